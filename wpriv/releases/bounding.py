@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from functools import cached_property
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -245,20 +246,21 @@ class Persons:
     def add(self, cells: Cells) -> None:
         """Take the persons of further rows."""
         values, codes = cells.coded()
-        places = np.full(len(values) + 1, MISSING, np.int32)
-        known = self._known
-        for number, value in enumerate(values):
-            place = known.get(value) if type(value) is str or type(value) is int else None
-            places[number] = self._new(value) if place is None else place
-        self._codes.append(places[codes])
+        plain = set(map(type, values)) <= {str, int}  # true and 1.0 would be found as 1
+        known = map(self._known.get, values) if plain else repeat(None, len(values))
+        places = [self._new(value) if place is None else place for value, place in zip(values, known, strict=True)]
+        self._codes.append(np.array([*places, MISSING], np.int32)[codes])
 
     def _new(self, value: Cell) -> int:
         name = canonical(value)
         if name is None or isinstance(value, datetime.date):
             return MISSING
         value = value.item() if isinstance(value, np.generic) else value
-        is_whole = isinstance(value, int) and not isinstance(value, bool)
-        mark: object = str(value) if isinstance(value, str) else int(value) if is_whole else (name,)  # type: ignore[call-overload]
+        mark: object = (name,)
+        if isinstance(value, str):
+            mark = str(value)
+        elif isinstance(value, int) and not isinstance(value, bool):
+            mark = int(value)
         place = self._known.setdefault(mark, len(self._digests))
         if place == len(self._digests):
             self._digests.append(_digest(name))
@@ -315,7 +317,9 @@ def kept(
         for part in _parts(owner):
             left = ranked.first_rows(owner[part], value[part], rows)
             some.append(Contributions(of_cell[owner[part][left]], value[part][left]))
-    return Contributions(*(np.concatenate(each) for each in zip(*((one.cells, one.values) for one in some), strict=True)))
+    return Contributions(
+        *(np.concatenate(each) for each in zip(*((one.cells, one.values) for one in some), strict=True))
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -66,7 +66,7 @@ class _Equals:
     def add(self, cells: Cells) -> Narrow:
         """The numbers of some rows."""
         distinct, codes = cells.coded()
-        marks = [(type(value), value if value.__hash__ else repr(value)) for value in distinct]
+        marks = [(type(value), value) for value in distinct]
         places = [self._known.setdefault(mark, len(self._known)) for mark in marks]
         return np.array([*places, MISSING], np.int32)[codes]
 

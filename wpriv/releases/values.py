@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from wpriv.files.columns import Cells
 from wpriv.numerics.arrays import Array
-from wpriv.releases.bounding import MISSING, Cell, Codes, Grid, exact_value
+from wpriv.releases.bounding import Cell, Codes, Grid, exact_value
 
 Mask = NDArray[np.bool_]
 MARGIN = 2.0**-50  # more than the relative error of a double that was read from text, over one of a step
@@ -149,9 +149,8 @@ def _of_integers(whole: NDArray[Any], grid: Grid) -> Codes:
     if whole.dtype == np.uint64:
         whole = np.minimum(whole, np.uint64(max(high, 0)))
     numbers = np.clip(whole.astype(np.int64), low, high)
-    if grid.step == 1:
-        return np.clip(numbers, grid.least, grid.most)
     below, rest = np.divmod(numbers * grid.step.denominator, grid.step.numerator)
     up = 2 * rest > grid.step.numerator
     up |= (2 * rest == grid.step.numerator) & (below % 2 == 1)
-    return np.clip(below + up, grid.least, grid.most)
+    rounded: Codes = np.clip(below + up, grid.least, grid.most)
+    return rounded
