@@ -212,6 +212,16 @@ def test_types_of_a_frame_that_one_cell_changes_change_no_noise():
     assert shown[0] == shown[1]
 
 
+def test_how_a_column_is_stored_changes_no_contribution(noiseless):
+    """One cell of text makes objects of an array of integers; doubles would round those of everybody else."""
+    cells = [2**60 + 2**19 + 1, 2**60 + 2**19 - 1, 2**61 + 1, 7, 2**62 - 1]
+    people, about = {"id": list(range(5))}, {"max_rows": 1, **PURE, "delta": 1e-6}
+    stored = [np.array(cells), cells, [*map(str, cells)], np.array(cells, object), np.array(cells, np.uint64)]
+    for output in (Sum("x", 0, 2**60 * 4, 2**20), BinCounts("x", (0, 2**60 + 2**19, 2**60 + 2**19 + 1, 2**62))):
+        seen = [values(release({**people, "x": x}, outputs=[output], max_groups=1, **about)) for x in stored]
+        assert all(each == seen[0] for each in seen)
+
+
 # errors
 
 
