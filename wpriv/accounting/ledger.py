@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+from wpriv import strategies
 from wpriv.core.kinds import Sampling
 from wpriv.core.process import Process, Step
 from wpriv.errors import MissingResource, Unsupported, UsageError
@@ -125,11 +126,13 @@ def digest_of(line: bytes) -> str:
 
 @lru_cache(maxsize=64)
 def fewest(release: str) -> Step:
-    """The fewest such releases that are accounted for by themselves: one, or those of a pass."""
+    """The fewest such releases that are accounted for by themselves: one, those of a pass, or of a training."""
     row = json.loads(release)
     if "n" in row:
         raise UsageError(f"a line is one release; found n = {shown(row['n'])}")
-    return Step.from_dict({**row, "n": Sampling.from_dict(row).pass_steps})
+    sampling, strategy = Sampling.from_dict(row), row.get("strategy")
+    whole = isinstance(strategy, str) and sampling.kind == "allocation"
+    return Step.from_dict({**row, "n": strategies.steps_of(strategy) if whole else sampling.pass_steps})
 
 
 # The ledger: an append-only file with one chained line for every noisy release that a training began.
@@ -210,8 +213,8 @@ def process(rows: Sequence[Entry], adjacency: str = "") -> Process:
     for (_, release), group in itertools.groupby(rows, key=lambda entry: (entry.run, entry.release)):
         # in whole passes under random allocation
         step = fewest(release)
-        step = replace(step, n=step.sampling.whole_passes(sum(1 for _ in group)))
-        before = steps.pop().n if steps and steps[-1].is_like(step) else 0
+        step = replace(step, n=-(-sum(1 for _ in group) // step.unit) * step.unit)
+        before = steps.pop().n if steps and steps[-1].adds_to(step) else 0
         steps.append(replace(step, n=before + step.n))
     return Process(tuple(steps), known[0] if known else "")
 

@@ -222,6 +222,8 @@ def _of_task(model: Train, task: Any) -> Iterator[tuple[Key, str]]:
         yield ("privacy", "clip"), f"clip: {word}: {sums}. Give a number"
     if model.privacy is not None and model.privacy.adapt is not None:
         yield ("privacy", "adapt"), f"adapt: {sums}. Leave adapt out"
+    if model.privacy is not None and model.privacy.correlated is not None:
+        yield ("privacy", "noise"), f"noise: correlated noise: {sums}. Take rounded"
 
 
 def _own_code(part: Document, key: str, code: OwnCode) -> list[Diagnostic]:

@@ -191,7 +191,7 @@ def release(
     key = randomness.key("release", question.seed)
     limit = None if max_eps is None else number(max_eps, "`max_eps`")
     with payment.spent(plan.noise.guarantee, limit, key) as position:
-        numbers = aggregate.released(plan, source.read(question.columns()), key)
+        numbers = aggregate.released(plan, source.blocks(question.columns()), key)
         answer = release_folder.answer(plan, numbers, position)
         files = () if folder is None else release_folder.write(folder, recipe, answer)
     return Released(answer, files=files)

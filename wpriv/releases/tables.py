@@ -5,19 +5,23 @@ No message says anything about a row: not a cell, not a place, not a count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
+
+import numpy as np
 
 from wpriv.errors import MissingResource, UnknownName, UsageError, of_file
-from wpriv.files import csv_tables
+from wpriv.files import csv_columns, csv_tables
+from wpriv.files.columns import Block, Cells
 from wpriv.files.csv_tables import CsvError
+from wpriv.releases import bounding
 
 TEXT, INTEGER, NUMBER, DATE = "text", "integer", "number", "date"
 TYPES = (TEXT, INTEGER, NUMBER, DATE)
-T = TypeVar("T")
-Columns = dict[str, Sequence[object]]
+ROWS = 2**20  # of a block
 
 
 class Table(Protocol):
@@ -32,8 +36,8 @@ class Table(Protocol):
     @property
     def types(self) -> Mapping[str, str]: ...
 
-    def read(self, columns: Sequence[str]) -> Columns:
-        """Read some columns."""
+    def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
+        """Read some columns, a block of rows after the other."""
         ...
 
 
@@ -56,20 +60,25 @@ class CsvFiles:
         Raises:
             UsageError: no CSV, or files of different columns. MissingResource: a file cannot be read.
         """
-        headers = [_of_csv(path, csv_tables.names_of) for path in paths]
+        headers = []
+        for path in paths:
+            with _reading(path):
+                headers.append(csv_tables.names_of(path))
         for path, header in zip(paths, headers, strict=True):
             if header != headers[0]:
                 raise UsageError(f"{path} has other columns than {paths[0]}; several files are one table")
         return cls(tuple(paths), tuple(headers[0]), dict.fromkeys(headers[0], TEXT))
 
-    def read(self, columns: Sequence[str]) -> Columns:
-        tables = [_of_csv(path, lambda path: csv_tables.text_columns(path, columns)) for path in self.paths]
-        return {name: [cell for table in tables for cell in table[name]] for name in columns}
+    def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
+        for path in self.paths:
+            with _reading(path):
+                yield from csv_columns.blocks(path, columns)
 
 
-def _of_csv(path: Path, read: Callable[[Path], T]) -> T:
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
     try:
-        return read(path)
+        yield
     except CsvError as error:
         raise UsageError(f"{path}: {error.reason}") from None
     except OSError as error:
@@ -95,16 +104,55 @@ class Frame:
         types = {"f": NUMBER, "c": NUMBER, "i": INTEGER, "u": INTEGER, "b": INTEGER, "M": DATE}
         return cls(frame, names, {name: types.get(kind, "") for name, kind in kinds.items()})
 
-    def read(self, columns: Sequence[str]) -> Columns:
-        table = {name: _as_list(self.frame[name]) for name in columns}
-        if len(set(map(len, table.values()))) > 1:
+    def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
+        table = {name: _array(self.frame[name]) for name in columns}
+        lengths = {len(column) for column in table.values()}
+        if len(lengths) > 1:
             raise UsageError("the columns of a table must have one length")
-        return table
+        count = lengths.pop() if lengths else len(self.frame[self.columns[0]]) if self.columns else 0
+        for start in range(0, max(count, 1), ROWS):
+            rows = slice(start, min(start + ROWS, count))
+            yield Block(rows.stop - start, {name: _cells(column[rows]) for name, column in table.items()})
 
 
-def _as_list(column: Any) -> Sequence[object]:
-    cells: Sequence[object] = column.tolist() if hasattr(column, "tolist") else list(column)
-    return cells
+def _array(column: Any) -> Any:
+    """A column as an array of numbers or dates without missing ones, or as a sequence of objects."""
+    kind = getattr(getattr(column, "dtype", None), "kind", "O")
+    array = np.asarray(column) if kind in "iubfM" else column
+    if isinstance(array, np.ndarray) and array.dtype.kind in "iubfM":
+        return array
+    return column.tolist() if hasattr(column, "tolist") else list(column)
+
+
+def _cells(column: Any) -> Cells:
+    """Some cells of a column, exactly."""
+    if not isinstance(column, np.ndarray):
+        return coded(column)
+    if column.dtype.kind == "M":
+        days = column.astype("datetime64[D]")  # rounded down
+        places = np.where(np.isnat(days), -1, np.arange(len(days))).astype(np.int32)
+        return Cells(days.astype(np.int64), places, dates=True)
+    wide = {"f": np.float64, "i": np.int64, "u": np.uint64}.get(column.dtype.kind, np.bool_)
+    return Cells(column.astype(wide, copy=False))
+
+
+def coded(column: Sequence[object]) -> Cells:
+    """Objects as the distinct ones among them; what is neither text, number nor date is missing."""
+    kinds = set(map(type, column))
+    known: dict[object, int] = {}
+    if kinds <= {str, type(None)} or kinds <= {int, type(None)}:  # of one type, equal ones are the same
+        known = dict.fromkeys(column)  # type: ignore[assignment]
+        known = {value: place for place, value in enumerate(known)}
+        return Cells(list(known), np.fromiter(map(known.__getitem__, column), np.int32, len(column)))
+    values: list[object] = []
+    codes = np.empty(len(column), np.int32)
+    for row, cell in enumerate(column):
+        mark = bounding.mark(cell)
+        if mark not in known:
+            known[mark] = len(values)
+            values.append(None if mark is None else cell)
+        codes[row] = known[mark]
+    return Cells(values, codes)
 
 
 def table(data: object) -> Table:

@@ -62,6 +62,7 @@ def schedule(job: Plan, run: int = 1) -> Schedule:
         exact=private is not None and private.exact,
         average=job.train.average,
         looks=job.looks,
+        recursion=job.recursion,
     )
 
 
