@@ -104,8 +104,8 @@ def command(
     if within is not None:
         raise UsageError("--within is for --order, which tells the more private of two processes; add --order")
     if strategies:
-        others = {key: source[key] for key in ("history", "observed", "repeats")} | {"quick": quick, "why": why}
-        loaded = _of_strategies(words or (), job, others, axes=sweep or [], figure=figure)
+        about = {key: source[key] for key in ("history", "observed", "repeats")} | {"quick": quick, "why": why}
+        loaded = _of_strategies(words or (), job, about, axes=sweep or [], figure=figure)
         _run(loaded, out, fresh=fresh, quiet=quiet, mode=mode, figure=figure)
         return
     if len(words or ()) > 1 and all(plain_words.is_sentence(word) for word in words or ()):
@@ -143,6 +143,7 @@ def _of_strategies(
 ) -> Recipe:
     """The recipe of a table of strategies; ``others`` are flags that have no place there."""
     from wpriv.accounting import load_recipe
+    from wpriv.numerics.numbers import short
 
     taken = ("eps", "delta", "sigma", "bins", "epochs", "sampling")
     others |= {name: value for name, value in vars(job).items() if name not in taken}
@@ -156,7 +157,10 @@ def _of_strategies(
     if job.sampling == "allocation":
         written["sampling"] = "balls-in-bins"
     params = {name: value for name, value in written.items() if value is not None}
-    data = {"table": "correlated-noise", "params": params, "figure": flags.folded(figure) or "correlated-noise"}
+    facts = [f"{name} {short(value)}" for name, value in params.items() if name in taken[:-1]]
+    title = ", ".join(["Error of prefix sums under correlated noise", *facts])
+    data: dict[str, object] = {"table": "correlated-noise", "params": params, "title": title}
+    data["figure"] = flags.folded(figure) or "correlated-noise"
     return load_recipe.from_flags(data | ({"sweep": [load_recipe.sweep(text) for text in axes]} if axes else {}))
 
 

@@ -68,7 +68,8 @@ def correlated_noise(rows: Rows, axes: Any) -> None:
     by_noise = len({row["sigma"] for row in rows}) == 1 or swept_names == ["sigma"]
     x, y = next(iter(swept_names), "steps"), "epsilon" if by_noise else "to_dp_sgd"
     palette = _palette.of(axes)
-    coloured, marked = {}, {}
+    coloured: dict[str, tuple[Any, str]] = {}
+    marked: dict[str, tuple[Any, str]] = {}
     for strategy, sampling in dict.fromkeys((row["strategy"], row["sampling"]) for row in rows):
         line = [row for row in rows if (row["strategy"], row["sampling"]) == (strategy, sampling)]
         line = sorted(line, key=lambda row: float(row[x]))
@@ -87,7 +88,7 @@ def correlated_noise(rows: Rows, axes: Any) -> None:
             getattr(axes, f"set_{axis}scale")("log")
     _draw.ticks(axes, sorted({float(row[x]) for row in rows}))
     _draw.frame(axes, _names.axis(x), _names.axis(y))
-    entries = _draw.crossed(coloured.values(), marked.values())
+    entries = _draw.crossed(coloured.values(), marked.values() if len(marked) > 1 else ())
     _draw.legend(axes, [handle for handle, _ in entries], [label for _, label in entries])
 
 

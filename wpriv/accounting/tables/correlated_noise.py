@@ -55,7 +55,7 @@ class Params(Parameters):
     epochs: int = parameter("epochs, in each of which a record takes part once", default=10, minimum=1)
     eps: float = parameter("eps that every training has", default=1.0, exclusive_minimum=0)
     delta: float = parameter("delta of the guarantee, below 1", default=1e-5, exclusive_minimum=0)
-    sigma: float = parameter("instead of eps, the noise that every training has; 0 for that of eps", default=0, minimum=0)
+    sigma: float = parameter("instead of eps, the noise of every training; 0 for that of eps", default=0.0, minimum=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -112,7 +112,7 @@ def _matrix(params: Params, text: str) -> _Matrix:
     matrix = file.matrix()
     if len(matrix) != params.steps or not np.all(np.diagonal(matrix)):
         raise UsageError(
-            f"{text}: an invertible matrix of {params.steps} = bins x epochs steps was wanted; found {len(matrix)} steps"
+            f"{text}: an invertible matrix of bins x epochs = {params.steps} rows was wanted; found {len(matrix)} rows"
         )
     inverse = solve_triangular(matrix, np.eye(len(matrix)), lower=True)
     figures = file.computed()
@@ -166,4 +166,4 @@ def _eps(params: Params, matrix: _Matrix, word: str, sigma: float) -> tuple[floa
         spec = {"mech": "matrix-gauss", "strategy": matrix.text, "sampling": word, "bins": params.bins, **shape}
     process = build_process.described_steps([spec]).process
     eps = evaluate.ask(evaluate.curve(process, "pld", TOL), delta=params.delta).epsilon
-    return eps.lower, eps.upper
+    return eps.lower or 0.0, eps.safe
