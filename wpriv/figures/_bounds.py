@@ -66,7 +66,7 @@ def correlated_noise(rows: Rows, axes: Any) -> None:
     """Draw the error relative to DP-SGD over what is swept; or eps with its bracket, where the noise is the same."""
     swept_names = [name for name in ("bins", "epochs", "eps", "sigma") if len({row.get(name) for row in rows}) > 1]
     by_noise = len({row["sigma"] for row in rows}) == 1 or swept_names == ["sigma"]
-    x, y = next(iter(swept_names), "steps"), "epsilon" if by_noise else "to_dp_sgd"
+    x, y = next(iter(swept_names), "steps"), "eps_upper" if by_noise else "to_dp_sgd"
     palette = _palette.of(axes)
     coloured: dict[str, tuple[Any, str]] = {}
     marked: dict[str, tuple[Any, str]] = {}
@@ -79,7 +79,7 @@ def correlated_noise(rows: Rows, axes: Any) -> None:
         style = {"color": colour, "linestyle": dashes, "marker": mark, "markersize": 4.5, "linewidth": 1.6}
         (artist,) = axes.plot(xs, [row[y] for row in line], **style)
         if by_noise:
-            ends = [[row[end] for row in line] for end in ("epsilon_lower", "epsilon")]
+            ends = [[row[end] for row in line] for end in ("eps_lower", "eps_upper")]
             axes.fill_between(xs, *ends, color=colour, alpha=0.2, linewidth=0)
         coloured.setdefault(strategy, (artist, _names.method(strategy)))
         marked.setdefault(sampling, (artist, line[0]["case"].rpartition(", ")[2]))

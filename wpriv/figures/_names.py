@@ -136,6 +136,7 @@ AXES = {
     "bins": "steps of an epoch b",
     "epochs": "epochs",
     "eps": "ε",
+    "eps_upper": "ε",
     "mean_error": "error of prefix sums (root mean square, in clipping norms)",
     "to_dp_sgd": "error of prefix sums / that of DP-SGD",
     "scale": "noise scale b",

@@ -2,8 +2,9 @@
 
 A training of E epochs of b steps releases C x + Z, Z of standard deviation sigma. The prefix sums of its steps, which
 are what moved the weights, have the noise of sigma A C^-1, A all ones below the diagonal. Its standard deviation, in
-units of the clipping norm, is the *error*: root mean square over the steps, and at the last. Sigma is the least for
-(eps, delta) under each way to draw batches, of 1/b of the records on average:
+units of the clipping norm, is the *error*: root mean square over the steps, and the largest; at sensitivity 1 without
+sampling it is the *loss*. Sigma is the least for (eps, delta) under each way to draw batches, of 1/b of the records on
+average:
 
 - ``none``: in a fixed order, the steps of a record b apart;
 - ``poisson``: cyclic Poisson sampling of the parts of a strategy with at most b bands, which is plain Poisson sampling
@@ -33,8 +34,8 @@ from wpriv.numerics.arrays import Array
 from wpriv.numerics.root_finding import smallest_meeting
 
 LABELS = ("case",)
-COLUMNS = ("sigma", "mean_error", "max_error", "to_dp_sgd", "epsilon", "epsilon_lower")
-SHOWN = (*LABELS, *COLUMNS)
+SHOWN = ("case", "sigma", "mean_error", "max_error", "to_dp_sgd", "eps_lower", "eps_upper")
+COLUMNS = (*SHOWN[1:], "sensitivity", "mean_loss", "max_loss")
 WHOLE = True
 SAMPLINGS = {"none": "no amplification", "poisson": "cyclic Poisson", "balls-in-bins": "balls in bins"}
 BASELINE = ("identity", "poisson")
@@ -139,8 +140,13 @@ def _row(params: Params, matrix: _Matrix, word: str, unit: float) -> dict[str, A
         "mean_error": mean,
         "max_error": largest,
         "to_dp_sgd": mean / unit if unit else None,
-        "epsilon": upper,
-        "epsilon_lower": lower,
+        # that of a sweep over eps is the one that was asked for
+        "epsilon": upper if params.sigma else params.eps,
+        "eps_lower": lower,
+        "eps_upper": upper,
+        "sensitivity": matrix.sensitivity,
+        "mean_loss": matrix.sensitivity * mean / sigma,
+        "max_loss": matrix.sensitivity * largest / sigma,
     }
 
 
