@@ -21,9 +21,7 @@ def _listed(value: object) -> object:
     return [value] if isinstance(value, (str, int, float)) else value
 
 
-Words = Annotated[
-    list[Word], BeforeValidator(_listed, json_schema_input_type=Word | list[Word]), Field(min_length=1)
-]
+Words = Annotated[list[Word], BeforeValidator(_listed, json_schema_input_type=Word | list[Word]), Field(min_length=1)]
 Shares = Annotated[
     list[Bound], BeforeValidator(_listed, json_schema_input_type=Bound | list[Bound]), Field(min_length=1)
 ]
@@ -48,9 +46,7 @@ class ReleaseLimits(StrictModel):
     """How much one person can do."""
 
     max_groups: Count | None = optional("keys that one person may count in; needed with by, and for histograms")
-    max_rows: Count | None = optional(
-        "rows of one person that count in a key; needed for all but counts of persons"
-    )
+    max_rows: Count | None = optional("rows of one person that count in a key; needed for all but counts of persons")
 
 
 class ReleaseKeys(StrictModel):
@@ -61,9 +57,9 @@ class ReleaseKeys(StrictModel):
         "the keys to report, which are public; or unknown, for those with more persons than a threshold"
     )
     other: Word | None = optional("a key for the rows of all undeclared keys")
-    normalise: Annotated[
-        list[Form], BeforeValidator(_listed, json_schema_input_type=Form | list[Form])
-    ] | None = optional("what makes keys equal: nfc, strip, casefold")
+    normalise: Annotated[list[Form], BeforeValidator(_listed, json_schema_input_type=Form | list[Form])] | None = (
+        optional("what makes keys equal: nfc, strip, casefold")
+    )
 
 
 # the keys beside each kind of output: those that it needs, and further ones

@@ -305,7 +305,9 @@ def kept(
         for part in _parts(owner):
             left = ranked.first_rows(owner[part], value[part], rows)
             some.append(Contributions(of_cell[owner[part][left]], value[part][left]))
-    return Contributions(*(np.concatenate(each) for each in zip(*((one.cells, one.values) for one in some), strict=True)))
+    return Contributions(
+        *(np.concatenate(each) for each in zip(*((one.cells, one.values) for one in some), strict=True))
+    )
 
 
 @dataclass(frozen=True, eq=False)
