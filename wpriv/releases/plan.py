@@ -9,6 +9,7 @@ from functools import cached_property
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.process import Process
 from wpriv.errors import UsageError
+from wpriv.files.columns import BOOLEAN, INTEGER, NUMBER
 from wpriv.numerics.numbers import short, text
 from wpriv.releases import noise_plan, tables
 from wpriv.releases.bounding import Cell, canonical, normalised
@@ -190,22 +191,28 @@ def checked(question: Question, table: Table) -> Question:
     """
     if question.person != ROW:
         tables.require_column(table, question.person, "person")
+        tables.require_usable(table, question.person)
         tables.require_identifiers(table, question.person)
     elif ROW in table.columns:
         raise UsageError("`person` row makes each row a person, and there is a column of that name; rename it")
     if question.by is not None:
         tables.require_column(table, question.by, "by")
-        if table.types.get(question.by) == tables.NUMBER:
+        tables.require_usable(table, question.by)
+        if table.types.get(question.by) == NUMBER:
             raise UsageError(f"`by` {question.by} is a column of floats; keys are text, whole numbers or dates")
     for output in question.outputs:
         for name in output.columns:
             tables.require_column(table, name, output.kind)
+            tables.require_usable(table, name)
     typed = tuple(_typed(output, table) for output in question.outputs)
-    return replace(question, outputs=typed)
+    keys = question.keys
+    if isinstance(keys, tuple):
+        keys = tuple(tables.typed_key(key, table.types.get(question.by or "", "")) for key in keys)
+    return replace(question, outputs=typed, keys=keys)
 
 
 def _typed(output: Output, table: Table) -> Output:
-    if isinstance(output, Column) and output.whole is None and table.types.get(output.column) == tables.INTEGER:
+    if isinstance(output, Column) and output.whole is None and table.types.get(output.column) in (INTEGER, BOOLEAN):
         return replace(output, whole=True)
     return output
 

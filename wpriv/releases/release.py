@@ -16,7 +16,7 @@ from wpriv.core.process import Process, Step
 from wpriv.errors import UsageError
 from wpriv.files.shown import Shown
 from wpriv.numerics.numbers import number, whole
-from wpriv.releases import aggregate, release_folder
+from wpriv.releases import aggregate, release_folder, tables
 from wpriv.releases import plan as planning
 from wpriv.releases.bounding import Cell
 from wpriv.releases.noise_plan import Budget
@@ -24,7 +24,7 @@ from wpriv.releases.outputs import Limits, Output
 from wpriv.releases.plan import Question
 from wpriv.releases.release_folder import Json, Payment
 from wpriv.releases.sampling import GAUSS, LAPLACE
-from wpriv.releases.tables import table
+from wpriv.releases.tables import Query
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,6 +115,10 @@ def release(
     person: str,
     outputs: Sequence[Output],
     eps: float,
+    table: str = "",
+    where: str = "",
+    query: str = "",
+    public: Sequence[str] = (),
     delta: float | None = None,
     by: str | None = None,
     keys: Sequence[Cell] | str | None = None,
@@ -141,7 +145,10 @@ def release(
     may be text such as ``1e-6``. docs/guides/release.md explains how to choose limits and bounds.
 
     Args:
-        data: the path of a CSV file, or of several; a data frame, or a mapping from names to columns.
+        data: the path of a file of CSV or Parquet, or of several; the URL of a database; a data frame, a table of
+            Arrow, or a mapping from names to columns; or an iterator of these.
+        table, where: of a database, the table and a condition on its rows. query: instead, one SELECT, of which every
+            row depends on rows of its own person, and on the tables that ``public`` names.
         person: the column that names the person of a row; ``row`` makes each row a person.
         outputs: such as ``[Count(), Mean("days", 0, 60)]``.
         eps, delta: of the whole release; at delta 0 the noise is Laplace.
@@ -178,7 +185,7 @@ def release(
         null=tuple(null), distinct=distinct, nonnegative=nonnegative,
         seed=None if seed is None else whole(seed, "`seed`"),
     )  # fmt: skip
-    source = table(data)
+    source = tables.table(data, person, Query(table, where, query, tuple(public)))
     question = planning.checked(question, source)
     recipe = planning.recipe(question, source.name)
     if folder is not None and not dry_run:
