@@ -20,14 +20,14 @@ FLOORS = (
     ("errors",),
     # the ground: numbers, files, the vocabulary of processes, recipes, results folders
     ("numerics", "files", "verify", "transport", "spec"),
-    ("core", "randomness"),
+    ("core", "randomness", "strategies"),
     ("config", "figures"),
     ("results",),
     # the calculator
     ("accounting/pld", "accounting/mechanisms"),
     ("accounting/accountants",),
     ("accounting",),
-    ("accounting/claims", "accounting/comparison", "ledger"),
+    ("accounting/claims", "accounting/comparison", "accounting/tables", "ledger"),
     ("releases",),
     # private training
     ("training/noise", "training/data"),

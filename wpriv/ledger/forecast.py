@@ -77,7 +77,8 @@ def _rounds(process: Process, by: Filter) -> int:
     for tier, floor in enumerate(by.floors):
         total = [Fraction(0)] * len(booked)
         for unit, count in units:
-            total = [sum_ + count * part for sum_, part in zip(total, charges.of_unit(unit, by, tier), strict=True)]
+            charge = charges.of_unit(unit, by, tier, count)
+            total = [sum_ + part for sum_, part in zip(total, charge, strict=True)]
         amounts = by.units(tuple(total))
         room = [UNITS - floor - booked[0], *(UNITS - amount for amount in booked[1:])]
         fits = [max(left, 0) // amount for left, amount in zip(room, amounts, strict=True) if amount]

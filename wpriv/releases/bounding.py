@@ -38,6 +38,7 @@ MOST_DIGITS = 60  # of a bound or of a grid, on either side of the point
 NORMALISE = ("nfc", "strip", "casefold")
 EPOCH = datetime.date(1970, 1, 1).toordinal()
 LIMB = 31
+LONG_KEY = 10_000  # bits of a whole number, of which Python writes no decimal text from 4300 digits on
 PART = 2**18  # rows that are ranked at once
 
 
@@ -182,6 +183,12 @@ def canonical(cell: Cell) -> str | None:
     return f"uuid {cell}" if type(cell).__name__ == "UUID" else None
 
 
+def order(name: str) -> tuple[str, int, str]:
+    """What canonical texts are sorted by: their kind, and whole numbers by size."""
+    kind, _, text = name.partition(" ")
+    return kind, int(text, 16) if kind == "int" else 0, text
+
+
 def normalised(cell: Cell, forms: Sequence[str]) -> Cell:
     """A key with its text in normal form C, without surrounding blanks, or in folded case, as far as asked for."""
     if not isinstance(cell, str):
@@ -194,8 +201,9 @@ def normalised(cell: Cell, forms: Sequence[str]) -> Cell:
     return text.casefold() if "casefold" in forms else text
 
 
-def printable(text: str) -> str:
-    """A key with bytes that are no text, which a table may hold, written as escapes."""
+def printable(key: Cell) -> str:
+    """A key as text, in which bytes that are no text are escapes; in hexadecimal where it is too long for Python."""
+    text = hex(key) if isinstance(key, int) and key.bit_length() > LONG_KEY else str(key)
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -235,7 +243,7 @@ class Persons:
 
     def _new(self, value: Cell) -> int:
         name = canonical(value)
-        if name is None:
+        if name is None or isinstance(value, datetime.date):
             return MISSING
         value = value.item() if isinstance(value, np.generic) else value
         mark: object = (name,)

@@ -28,7 +28,7 @@ from wpriv.releases.queries import POSTGRES, SQLITE
 if TYPE_CHECKING:
     from psycopg.abc import Buffer
 
-ROWS = 100_000  # of a block
+ROWS = 400_000  # of a block
 FAILED = (
     "the database failed while rows were read, after the release was paid for. Nothing is said about the reason, which "
     "may be in a row; the log of the database has it"
@@ -91,8 +91,10 @@ class Database:
         statement = f"SELECT {', '.join(names) or '1'} FROM ({self.query}) AS wpriv_rows"
         try:
             with _connected(self.url) as connection:
-                connection.execution_options(stream_results=True, yield_per=ROWS)
-                for rows in connection.exec_driver_sql(_escaped(statement, dialect)).partitions(ROWS):
+                connection.execution_options(stream_results=True)
+                cursor = connection.exec_driver_sql(_escaped(statement, dialect)).cursor
+                assert cursor is not None  # it returns rows
+                while rows := cursor.fetchmany(ROWS):
                     cells = list(zip(*rows, strict=True)) if columns else []
                     yield Block(len(rows), {name: coded(column) for name, column in zip(columns, cells, strict=True)})
         except (SQLAlchemyError, sqlite3.Error, UnicodeError):

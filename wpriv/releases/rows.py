@@ -46,12 +46,12 @@ class _Keys:
             return self._declared.get(name, MISSING if name is None else self._other)
         if name is None:
             return MISSING
-        self.shown.setdefault(name, bounding.printable(str(form)))
+        self.shown.setdefault(name, bounding.printable(form))
         return self._order.setdefault(name, len(self._order))
 
     def order(self) -> tuple[list[str], Narrow]:
         """The unknown keys in order, and the place of each code."""
-        known = sorted(self._order)
+        known = sorted(self._order, key=bounding.order)
         places = np.full(len(known) + 1, MISSING, np.int32)
         places[[self._order[name] for name in known]] = np.arange(len(known))
         return known, places

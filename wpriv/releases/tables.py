@@ -5,9 +5,7 @@ No message says anything about a row: not a cell, not a place, not a count.
 
 from __future__ import annotations
 
-import datetime
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +15,8 @@ import numpy as np
 
 from wpriv.errors import MissingResource, UnknownName, UsageError, of_file, require
 from wpriv.files import csv_columns, csv_tables
-from wpriv.files.columns import BOOLEAN, DATE, INTEGER, NUMBER, TEXT, TYPES, UUIDS, Block, Cells, coded
+from wpriv.files.columns import DATE, NUMBER, TEXT, TYPES, Block, Cells, coded
 from wpriv.files.csv_tables import CsvError
-from wpriv.numerics.numbers import shown
 
 ROWS = 2**20  # of a block
 
@@ -96,12 +93,15 @@ class Frame:
 
     @classmethod
     def open(cls, frame: Any) -> Frame:
-        """Note the columns and their types; a column of floats is of the type number."""
+        """Note the columns, and which of them have floats or dates.
+
+        That all cells are whole numbers is often what pandas found in the cells, of which no noise may depend.
+        """
         names = tuple(frame.columns if hasattr(frame, "columns") else frame)
         if len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
             raise UsageError("the columns of a table must have different names, all of them text; rename them")
         kinds = {name: getattr(getattr(frame[name], "dtype", None), "kind", "O") for name in names}
-        types = {"f": NUMBER, "c": NUMBER, "i": INTEGER, "u": INTEGER, "b": BOOLEAN, "M": DATE}
+        types = {"f": NUMBER, "c": NUMBER, "M": DATE}
         return cls(frame, names, {name: types.get(kind, "") for name, kind in kinds.items()})
 
     def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
@@ -187,7 +187,7 @@ def table(data: object, person: str = "", query: Query = Query()) -> Table:
     listed = [data] if isinstance(data, (str, Path)) else data
     is_named = isinstance(listed, (list, tuple)) and all(isinstance(each, (str, Path)) for each in listed)
     if isinstance(listed, (list, tuple)) and listed and is_named:
-        if any("://" in str(each) for each in listed):
+        if any(is_url(each) for each in listed):
             return _in_database(list(map(str, listed)), person, query)
         if query != Query():
             raise UsageError("`table`, `where`, `query` and `public` are for databases, such as sqlite:///clinic.db")
@@ -207,6 +207,11 @@ def table(data: object, person: str = "", query: Query = Query()) -> Table:
     raise UsageError(
         f"`data` must be a file of CSV or Parquet, the URL of a database, or a data frame; found {type(data).__name__}"
     )
+
+
+def is_url(data: object) -> bool:
+    """Whether ``data`` names a database."""
+    return isinstance(data, str) and "://" in data
 
 
 def _in_files(paths: Sequence[Path]) -> Table:
@@ -259,21 +264,3 @@ def require_identifiers(table: Table, person: str) -> None:
             f"`person` {person} is a column of floats, which make one of different long ids: read it as text or as "
             f"whole numbers"
         )
-
-
-def typed_key(key: object, type_: str) -> object:
-    """A key that is declared as text, as the column holds it.
-
-    Raises:
-        UsageError: no cell of such a column is written so.
-    """
-    readers: dict[str, Callable[[str], object]] = {
-        **{INTEGER: int, DATE: datetime.date.fromisoformat, UUIDS: uuid.UUID},
-        BOOLEAN: lambda text: bool(["false", "true"].index(text.lower())),
-    }
-    if not isinstance(key, str) or type_ not in readers:
-        return key
-    try:
-        return readers[type_](key)
-    except ValueError:
-        raise UsageError(f"`keys` of a column of the type {type_} are written as such; found {shown(key)}") from None

@@ -33,6 +33,7 @@ def steps(cells: Cells, grid: Grid) -> tuple[Codes, Mask]:
         places, doubtful = _of_integers(whole, grid), np.zeros(len(whole), bool)
     else:
         places, doubtful = _of_floats(numbers.floats(), grid, exact=numbers.are_exact)
+        doubtful |= numbers.rounds
     return numbers.decided(places, doubtful, grid.steps)
 
 
@@ -48,8 +49,7 @@ def bins(cells: Cells, edges: Sequence[Decimal], *, dates: bool) -> tuple[Codes,
     numbers = _Numbers.of(cells, dates=dates)
     values, near = numbers.floats(), np.array([float(edge) for edge in edges])
     doubtful = np.isin(values, near)
-    if numbers.whole is not None:
-        doubtful |= np.abs(values) >= 2.0**53
+    doubtful |= numbers.rounds
     places = np.searchsorted(near, values, side="right").astype(np.int64) - 1
     return numbers.decided(places, doubtful, exact)
 
@@ -92,6 +92,11 @@ class _Numbers:
     def floats(self) -> Array:
         """The numbers nearest to the values."""
         return self.rounded if self.whole is None else self.whole.astype(np.float64)
+
+    @property
+    def rounds(self) -> Mask | bool:
+        """Which integers a double may not hold."""
+        return False if self.whole is None else np.abs(self.floats()) >= 2.0**53
 
     def decided(self, places: Codes, doubtful: Mask, exact: Callable[[Cell], int | None]) -> tuple[Codes, Mask]:
         """[n] the results of all cells, of which the doubtful and odd ones are found one by one."""
