@@ -81,8 +81,8 @@ def sorted_with_order(numbers: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], 
         order = packed & np.uint64((1 << bits) - 1)
         packed >>= np.uint64(bits)
         return packed, order.view(np.int64)
-    order = np.argsort(numbers)
-    return numbers[order], order
+    places = np.argsort(numbers)
+    return numbers[places], places
 
 
 def distinct(numbers: NDArray[np.uint64]) -> tuple[Codes, Places]:

@@ -50,7 +50,7 @@ def _whole_rows(file: BinaryIO) -> Iterator[bytes]:
     rest = file.read(len(MARK)).removeprefix(MARK)
     while True:
         more = file.read(max(BLOCK, len(rest)))
-        raw = rest + (more or b"\n")
+        raw = rest + (more or b"\n" * bool(rest))
         cut = _last_end(np.frombuffer(raw, np.uint8))
         if cut:
             yield raw[:cut]
@@ -113,9 +113,7 @@ def _coded(raw: bytes, text: Text, begins: Places, ends: Places) -> Cells:
         begins, ends = begins + quoted, ends - quoted
     codes, first = _compared(text, begins, ends - begins)
     values = []
-    for start, stop, doubled in zip(
-        begins[first].tolist(), ends[first].tolist(), quoted[first].tolist(), strict=True
-    ):
+    for start, stop, doubled in zip(begins[first].tolist(), ends[first].tolist(), quoted[first].tolist(), strict=True):
         value = raw[start:stop].decode("utf-8", "surrogateescape")
         values.append(value.replace('""', '"') if doubled else value)
     return Cells(values, codes)

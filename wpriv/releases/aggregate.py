@@ -284,12 +284,13 @@ def mean(
 ) -> tuple[Fraction | None, tuple[str, str] | None, str]:
     """The mean from a noisy count and a noisy sum of differences from the middle, with Fieller's interval and a note.
 
-    The interval holds all t with (S - t N)^2 <= 1.96^2 (s_S^2 + t^2 s_N^2), cut to the bounds (Fieller 1954).
+    The interval is from the least to the largest t with (S - t N)^2 <= 1.96^2 (s_S^2 + t^2 s_N^2) within the bounds
+    (Fieller 1954). Where N is small these t are the outside of an interval, or all numbers.
     """
     bounds, step = output.bounds, output.bounds.step
     low, high = bounds.least * step, bounds.most * step
-    deviation = math.sqrt(of_count.variance())
-    if count + 2 * deviation < 1:
+    ends = low, high
+    if count + 2 * math.sqrt(of_count.variance()) < 1:
         return None, (decimal_text(low, digits), decimal_text(high, digits)), NO_COUNT
     value = min(max(output.middle * step + Fraction(total, max(count, 1)) * step, low), high)
     a = count**2 - Z**2 * of_count.variance()
@@ -298,11 +299,14 @@ def mean(
         + float(total) ** 2 * of_count.variance()
         - Z**2 * (of_count.variance() * of_total.variance())
     )
-    if a <= 0 or count <= 0 or inside < 0:
-        return value, (decimal_text(low, digits), decimal_text(high, digits)), note or SMALL
-    root = Z * math.sqrt(inside)
-    ends = [
-        min(max(output.middle * step + Fraction((total * count + sign * root) / a) * step, low), high)
-        for sign in (-1, 1)
-    ]
+    if a != 0 and inside >= 0:
+        root = Z * math.sqrt(inside)
+        first, second = sorted((output.middle + Fraction((total * count + sign * root) / a)) * step for sign in (-1, 1))
+        if a > 0:
+            ends = min(max(first, low), high), min(max(second, low), high)
+        else:
+            pieces = [(low, min(first, high)), (max(second, low), high)]
+            some = [piece for piece in pieces if piece[0] <= piece[1]] or [ends]
+            ends = some[0][0], some[-1][1]
+    note = note or SMALL * (ends == (low, high))
     return value, (decimal_text(ends[0], digits), decimal_text(ends[1], digits)), note

@@ -10,7 +10,7 @@ from functools import cached_property
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.process import Process
 from wpriv.errors import UsageError
-from wpriv.numerics.numbers import number, positive_number, short, text, whole
+from wpriv.numerics.numbers import number, positive_number, short, shown, text, whole
 from wpriv.releases import noise_plan, tables
 from wpriv.releases.bounding import Cell, canonical, normalised
 from wpriv.releases.noise_plan import Budget, NoisePlan
@@ -71,6 +71,10 @@ class Question:
             raise UsageError(wants)
         if self.other is not None and (self.keys is None or self.has_unknown_keys):
             raise UsageError("`other` is the key of all rows whose key is not declared: it needs declared `keys`")
+        if not isinstance(self.keys, str):
+            for key in self.keys or ():
+                if canonical(key) is None and key is not None and key != "":
+                    raise UsageError(f"`keys` are text, whole numbers, booleans or dates; found {shown(key)}")
         if not self.has_unknown_keys and self.keys is not None and not 0 < len(self.canonical_keys) == len(self.keys):
             raise UsageError("`keys` are one or more different keys, also after `normalise`, or unknown")
         without = [output.name for output in self.outputs if output.se is None]

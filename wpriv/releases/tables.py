@@ -96,12 +96,15 @@ class Frame:
 
     @classmethod
     def open(cls, frame: Any) -> Frame:
-        """Note the columns and their types; a column of floats is of the type number."""
+        """Note the columns, and which of them have floats or dates.
+
+        That all cells are whole numbers is often what pandas found in the cells, of which no noise may depend.
+        """
         names = tuple(frame.columns if hasattr(frame, "columns") else frame)
         if len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
             raise UsageError("the columns of a table must have different names, all of them text; rename them")
         kinds = {name: getattr(getattr(frame[name], "dtype", None), "kind", "O") for name in names}
-        types = {"f": NUMBER, "c": NUMBER, "i": INTEGER, "u": INTEGER, "b": INTEGER, "M": DATE}
+        types = {"f": NUMBER, "c": NUMBER, "M": DATE}
         return cls(frame, names, {name: types.get(kind, "") for name, kind in kinds.items()})
 
     def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
@@ -183,9 +186,7 @@ def require_column(table: Table, column: str, argument: str) -> None:
 
 
 def require_identifiers(table: Table, person: str) -> None:
-    """Refuse persons that are numbers with a point: floats merge long ids."""
-    if table.types.get(person) == NUMBER:
-        raise UsageError(
-            f"`person` {person} is a column of floats, which make one of different long ids: read it as text or as "
-            f"whole numbers"
-        )
+    """Refuse persons that are numbers with a point, or dates: floats merge long ids, and days the times within."""
+    if table.types.get(person) in (NUMBER, DATE):
+        kind = "floats, which make one of different long ids" if table.types[person] == NUMBER else "dates"
+        raise UsageError(f"`person` {person} is a column of {kind}: read it as text or as whole numbers")
