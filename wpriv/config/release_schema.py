@@ -146,13 +146,15 @@ class Release(StrictModel):
         """The limits that an output needs, with what a choice means."""
         by_key = self.by is not None and any(not output.overall for output in self.outputs)
         if self.limits.max_groups is None and (by_key or any(output.histogram for output in self.outputs)):
-            yield ("limits",), (
+            message = (
                 "max_groups is missing: the number of keys that one person may count in, beyond which rows are left "
                 "out. Noise grows with its square root; choose it without looking at the data"
             )
+            yield ("limits",), message
         of_persons = (output.count == "persons" or output.of == "persons" for output in self.outputs)
         if self.limits.max_rows is None and not all(of_persons):
-            yield ("limits",), (
+            message = (
                 "max_rows is missing: the number of rows of one person that count in a key, beyond which they are left "
                 "out. Noise grows in proportion to it; choose it without looking at the data"
             )
+            yield ("limits",), message
