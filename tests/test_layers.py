@@ -27,7 +27,7 @@ FLOORS = (
     ("accounting/pld", "accounting/mechanisms"),
     ("accounting/accountants",),
     ("accounting",),
-    ("accounting/claims", "accounting/comparison", "ledger"),
+    ("accounting/claims", "accounting/comparison", "accounting/tables", "ledger"),
     ("releases",),
     # private training
     ("training/noise", "training/data"),

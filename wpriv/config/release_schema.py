@@ -21,9 +21,7 @@ def _listed(value: object) -> object:
     return [value] if isinstance(value, (str, int, float)) else value
 
 
-Words = Annotated[
-    list[Word], BeforeValidator(_listed, json_schema_input_type=Word | list[Word]), Field(min_length=1)
-]
+Words = Annotated[list[Word], BeforeValidator(_listed, json_schema_input_type=Word | list[Word]), Field(min_length=1)]
 Shares = Annotated[
     list[Bound], BeforeValidator(_listed, json_schema_input_type=Bound | list[Bound]), Field(min_length=1)
 ]
@@ -32,7 +30,9 @@ Shares = Annotated[
 class ReleaseData(StrictModel):
     """Where the rows are."""
 
-    file: Words | None = optional("a file with a header, or a list of files, which are one table")
+    file: Words | None = optional(
+        "a file with a header, or a list of files that are one table; left out, --data names it"
+    )
     name: Word | None = optional("instead: a table that was given in Python, which no recipe can read again")
     types: dict[Word, Type] = Field(
         default_factory=dict, description="what columns hold: text, integer, number or date; else as the table says"
@@ -40,17 +40,15 @@ class ReleaseData(StrictModel):
     null: Words | None = optional("text that stands for a missing cell, such as NA, beside the empty one")
 
     def rules(self) -> Iterator[tuple[Key, str]]:
-        if (self.file is None) == (self.name is None):
-            yield (), "data is a file, or a list of files"
+        if self.file is not None and self.name is not None:
+            yield (), "data is a file, or a table that was given in Python; remove file or name"
 
 
 class ReleaseLimits(StrictModel):
     """How much one person can do."""
 
     max_groups: Count | None = optional("keys that one person may count in; needed with by, and for histograms")
-    max_rows: Count | None = optional(
-        "rows of one person that count in a key; needed for all but counts of persons"
-    )
+    max_rows: Count | None = optional("rows of one person that count in a key; needed for all but counts of persons")
 
 
 class ReleaseKeys(StrictModel):
@@ -61,9 +59,9 @@ class ReleaseKeys(StrictModel):
         "the keys to report, which are public; or unknown, for those with more persons than a threshold"
     )
     other: Word | None = optional("a key for the rows of all undeclared keys")
-    normalise: Annotated[
-        list[Form], BeforeValidator(_listed, json_schema_input_type=Form | list[Form])
-    ] | None = optional("what makes keys equal: nfc, strip, casefold")
+    normalise: Annotated[list[Form], BeforeValidator(_listed, json_schema_input_type=Form | list[Form])] | None = (
+        optional("what makes keys equal: nfc, strip, casefold")
+    )
 
 
 # the keys beside each kind of output: those that it needs, and further ones
@@ -119,7 +117,7 @@ class Release(StrictModel):
 
     kind: Literal["release"]
     source: Word | None = optional("where the job comes from; not used")
-    data: ReleaseData | None = optional("the table; left out, --data names it")
+    data: ReleaseData | None = optional("the table")
     person: Word = key("the column that names the person of a row; row: each row is a person")
     limits: ReleaseLimits = Field(default_factory=ReleaseLimits, description="how much one person can do")
     by: ReleaseKeys | None = optional("a number for each key of a column")
@@ -140,3 +138,20 @@ class Release(StrictModel):
             yield (), "give either eps or se: one of them is asked for, and the other follows"
         elif self.eps is None and self.se is None and len(errors) < len(self.outputs):
             yield (), "the key 'eps' is missing; or give se, the standard error of every output"
+        if self.person != "row":
+            yield from self._missing_limits()
+
+    def _missing_limits(self) -> Iterator[tuple[Key, str]]:
+        """The limits that an output needs, with what a choice means."""
+        by_key = self.by is not None and any(not output.overall for output in self.outputs)
+        if self.limits.max_groups is None and (by_key or any(output.histogram for output in self.outputs)):
+            yield ("limits",), (
+                "max_groups is missing: the number of keys that one person may count in, beyond which rows are left "
+                "out. Noise grows with its square root; choose it without looking at the data"
+            )
+        of_persons = (output.count == "persons" or output.of == "persons" for output in self.outputs)
+        if self.limits.max_rows is None and not all(of_persons):
+            yield ("limits",), (
+                "max_rows is missing: the number of rows of one person that count in a key, beyond which they are left "
+                "out. Noise grows in proportion to it; choose it without looking at the data"
+            )

@@ -232,7 +232,7 @@ def describe(
         ranks = selection(plan, output, parts[0], share).rank_error()
         note = f"within {ranks:.4g} ranks of the best point with probability {LEVEL}"
     elif isinstance(output, Mean):
-        digits = digits + 4
+        digits = min(digits + 4, max(4, math.ceil(-math.log10(step))))
         count, total = noises
         assert count is not None  # neither is a quantile
         assert total is not None

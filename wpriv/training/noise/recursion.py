@@ -34,9 +34,10 @@ class Recursion:
     def words(self) -> str:
         """What is kept or drawn again, for statements."""
         if self.vectors:
-            return f"{self.vectors} vectors of earlier noise are kept"
+            return f"of earlier noise {self.vectors} vector{'s are' if self.vectors > 1 else ' is'} kept"
         again = len(self.draws) - 1
-        return f"that of the last {again} steps is drawn again from the stream" if again else "each step has its own"
+        steps = "step is" if again == 1 else f"{again} steps is"
+        return f"that of the last {steps} drawn again from the stream" if again else "each step has its own"
 
 
 def recursion(strategy: Strategy) -> Recursion:
