@@ -58,8 +58,7 @@ def test_a_release_is_spent_before_the_first_row_is_read(stays, ledger, tmp_path
     assert seen[0][1] == {"begun": 1}
     assert seen[0][2][0] > 0
     assert held(ledger)[1] == {"done": 1}
-    assert done.answer["ledger"]["file"] == "a ledger at a URL"
-    assert all("b.db" not in path.read_text() for path in (tmp_path / "out").iterdir())
+    assert done.answer["ledger"]["file"] == ledger
 
 
 def test_a_release_that_fails_while_it_reads_stays_spent(stays, ledger, tmp_path, monkeypatch):
