@@ -317,6 +317,17 @@ def test_unknown_keys_come_in_their_order_and_not_by_appearance(noiseless):
         assert [(row["key"], row["value"]) for row in result.rows] == [("-3", 20), ("2", 40), ("10", 50), ("16", 30)]
 
 
+def test_a_key_of_many_persons_neither_forges_lines_nor_controls_the_terminal(tmp_path, capfd):
+    path = written(tmp_path / "t.csv", [(f"p{i}", "B  persons  7\n\x1b[2J\rA|", "1") for i in range(60)])
+    words = ["release", "--data", path, "--person", "id", "--by", "key", "--keys", "unknown", "--max-groups", "1"]
+    words += ["--count", "persons", "--eps", "1", "--delta", "1e-6", "--noise", "laplace", "--out", tmp_path / "out"]
+    code, stdout, _ = call(capfd, *words)
+    assert code == 0
+    assert stdout.startswith("B  persons  7\\n\\x1b[2J\\rA|  persons  ")
+    assert "\x1b" not in (tmp_path / "out" / "statement.md").read_text()
+    assert json.loads((tmp_path / "out" / "release.json").read_text())["answer"]["outputs"][0]["key"].endswith("\rA|")
+
+
 def test_keys_that_no_cell_can_be_are_refused():
     with pytest.raises(UsageError, match=r"found 1\.5"):
         release({"id": [1], "key": [None]}, outputs=[Count()], by="key", keys=[1.5], max_groups=1, **PURE)

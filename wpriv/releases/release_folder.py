@@ -290,10 +290,15 @@ def cells(row: Json) -> tuple[object, ...]:
     return key, row["name"], row["value"], row["half_width"], low, high, row["standard_error"]
 
 
+def visible(text: str) -> str:
+    """Text of a table in one line, with ends of lines and characters that control a terminal as escapes."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
 def _markdown(answer: Json, rows: Sequence[Json]) -> str:
     table = ["| key | output | value | +- | lower | upper | standard error |", "|---|---|---|---|---|---|---|"]
     for row in rows:
-        shown = ("" if cell is None else str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells(row))
+        shown = ("" if cell is None else visible(str(cell)).replace("|", "\\|") for cell in cells(row))
         table.append(f"| {' | '.join(shown)} |")
     warnings = answer["warnings"]
     assert isinstance(warnings, list)
