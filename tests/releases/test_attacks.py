@@ -200,16 +200,18 @@ def test_cells_of_files_move_sums_by_no_more_than_the_bound(tmp_path, noiseless)
         assert values(result)[1] == 11
 
 
-def test_types_of_a_frame_that_one_cell_changes_change_no_noise():
-    """One cell of text makes text of a column of pandas; noise and grid must not follow."""
+def test_types_of_a_frame_that_one_cell_changes_are_seen_nowhere(tmp_path):
+    """A cell of text makes text of a column of pandas, an empty one floats: noise, grid and statement must not follow."""
     pandas = pytest.importorskip("pandas")
-    plain, other = (pandas.read_csv(io.StringIO(f"id,x\n1,1\n2,2\n3,{cell}\n")) for cell in ("4", "oops"))
-    assert plain["x"].dtype != other["x"].dtype
+    frames = [pandas.read_csv(io.StringIO(f"id,x\n1,1\n2,2\n3,{cell}\n")) for cell in ("4", "oops", "")]
+    assert len({str(frame["x"].dtype) for frame in frames}) == 3
     shown = []
-    for frame in (plain, other):
-        (row,) = release(frame, outputs=[Sum("x", 0, 5)], max_rows=1, **PURE).rows
-        shown.append([row[name] for name in ("grid", "standard_error", "half_width", "noise")])
-    assert shown[0] == shown[1]
+    for place, frame in enumerate(frames):
+        out = tmp_path / str(place)
+        (row,) = release(frame, outputs=[Sum("x", 0, 5)], max_rows=1, out=out, **PURE).rows
+        statement = json.loads((out / "statement.json").read_text())
+        shown.append([*(row[name] for name in ("grid", "standard_error", "half_width", "noise")), statement["data"]])
+    assert shown[0] == shown[1] == shown[2]
 
 
 def test_how_a_column_is_stored_changes_no_contribution(noiseless):
