@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from wpriv.config.document import Key
-from wpriv.config.field_types import Count, Delta, Positive, Probability, StrictModel, Word, key, optional
+from wpriv.config.field_types import Count, Delta, Positive, Probability, StrictModel, Time, Word, key, optional
 
 Type = Literal["text", "integer", "number", "date"]
 Form = Literal["nfc", "strip", "casefold"]
@@ -126,6 +126,7 @@ class Release(StrictModel):
 
     kind: Literal["release"]
     source: Word | None = optional("where the job comes from; not used")
+    time: Time | None = optional("how long the recipe takes")
     data: ReleaseData | None = optional("the table")
     person: Word = key("the column that names the person of a row; row: each row is a person")
     limits: ReleaseLimits = Field(default_factory=ReleaseLimits, description="how much one person can do")

@@ -259,6 +259,11 @@ class Sum(Column):
 
     kind: ClassVar[str] = "sum"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dates:
+            raise UsageError(f"{self.column} has dates, which have no sum; ask for its mean or its quantiles")
+
     def parts(self, place: int, limits: Limits, by: bool) -> list[Part]:
         most = max(abs(self.bounds.least), abs(self.bounds.most))
         if most == 0:
