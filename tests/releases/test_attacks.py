@@ -200,16 +200,18 @@ def test_cells_of_files_move_sums_by_no_more_than_the_bound(tmp_path, noiseless)
         assert values(result)[1] == 11
 
 
-def test_types_of_a_frame_that_one_cell_changes_change_no_noise():
-    """One cell of text makes text of a column of pandas; noise and grid must not follow."""
+def test_types_of_a_frame_that_one_cell_changes_are_seen_nowhere(tmp_path):
+    """A cell of text makes text of a column of pandas, an empty one floats: neither noise nor statement may follow."""
     pandas = pytest.importorskip("pandas")
-    plain, other = (pandas.read_csv(io.StringIO(f"id,x\n1,1\n2,2\n3,{cell}\n")) for cell in ("4", "oops"))
-    assert plain["x"].dtype != other["x"].dtype
+    frames = [pandas.read_csv(io.StringIO(f"id,x\n1,1\n2,2\n3,{cell}\n")) for cell in ("4", "oops", "")]
+    assert len({str(frame["x"].dtype) for frame in frames}) == 3
     shown = []
-    for frame in (plain, other):
-        (row,) = release(frame, outputs=[Sum("x", 0, 5)], max_rows=1, **PURE).rows
-        shown.append([row[name] for name in ("grid", "standard_error", "half_width", "noise")])
-    assert shown[0] == shown[1]
+    for place, frame in enumerate(frames):
+        out = tmp_path / str(place)
+        (row,) = release(frame, outputs=[Sum("x", 0, 5)], max_rows=1, out=out, **PURE).rows
+        statement = json.loads((out / "statement.json").read_text())
+        shown.append([*(row[name] for name in ("grid", "standard_error", "half_width", "noise")), statement["data"]])
+    assert shown[0] == shown[1] == shown[2]
 
 
 def test_how_a_column_is_stored_changes_no_contribution(noiseless):
@@ -220,6 +222,34 @@ def test_how_a_column_is_stored_changes_no_contribution(noiseless):
     for output in (Sum("x", 0, 2**60 * 4, 2**20), BinCounts("x", (0, 2**60 + 2**19, 2**60 + 2**19 + 1, 2**62))):
         seen = [values(release({**people, "x": x}, outputs=[output], max_groups=1, **about)) for x in stored]
         assert all(each == seen[0] for each in seen)
+
+
+ARRAYS = [
+    np.array([1, np.longdouble("1e4000"), np.nan, -np.inf], np.longdouble),
+    np.array([1.7e308, np.inf, np.nan, 5e-324]), np.array([1e38, np.inf, np.nan, -0.0], np.float32),
+    np.array([1, np.inf, np.nan, 0], np.float16), np.array([2**64 - 1, 0, 2**63, 1], np.uint64),
+    np.array([-(2**63), 2**63 - 1, 0, 1]), np.array([True, False] * 2), np.array([1, 2, 3, 4], "m8[s]"),
+    np.array(["NaT", "2026-01-02", "1677-09-22", "2262-04-11"], "M8[ns]"),
+    np.array(["NaT", "2026", "-9999", "290000"], "M8[Y]"), np.array([b"1", b"\xff", b"", b"x"]),
+    np.array(["1", "nan", "", "x"]), np.array([1j] * 4), np.zeros(4, "V3"), np.zeros(4, [("a", "i4")]),
+    np.array([None, [1], {}, np.nan], object),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("array", ARRAYS, ids=lambda array: str(array.dtype))
+def test_no_array_raises_or_warns(array, recwarn):
+    """A warning of numpy goes to standard error, and says that some cell is too large."""
+    table = {"id": list(range(4)), "x": array}
+    for dates, ends in ((False, (-10, 60)), (True, ("2026-01-01", "2026-12-31"))):
+        outputs = [Sum("x", *ends, dates=dates), Quantile("x", *ends, dates=dates), BinCounts("x", ends, dates=dates)]
+        assert len(values(release(table, outputs=outputs, max_rows=1, max_groups=1, distinct=True, **PURE))) == 3
+    assert not recwarn.list
+
+
+def test_a_column_of_several_dimensions_is_refused_before_anything_is_spent(tmp_path):
+    with pytest.raises(UsageError, match="one cell in a row"):
+        release({"id": [1, 2], "x": np.zeros((2, 2))}, outputs=[Sum("x", 0, 5)], max_rows=1, out=tmp_path / "o", **PURE)
+    assert not (tmp_path / "o").exists()
 
 
 # errors
@@ -315,6 +345,17 @@ def test_unknown_keys_come_in_their_order_and_not_by_appearance(noiseless):
             delta=1e-6,
         )
         assert [(row["key"], row["value"]) for row in result.rows] == [("-3", 20), ("2", 40), ("10", 50), ("16", 30)]
+
+
+def test_a_key_of_many_persons_neither_forges_lines_nor_controls_the_terminal(tmp_path, capfd):
+    path = written(tmp_path / "t.csv", [(f"p{i}", "B  persons  7\n\x1b[2J\rA|", "1") for i in range(60)])
+    words = ["release", "--data", path, "--person", "id", "--by", "key", "--keys", "unknown", "--max-groups", "1"]
+    words += ["--count", "persons", "--eps", "1", "--delta", "1e-6", "--noise", "laplace", "--out", tmp_path / "out"]
+    code, stdout, _ = call(capfd, *words)
+    assert code == 0
+    assert stdout.startswith("B  persons  7\\n\\x1b[2J\\rA|  persons  ")
+    assert "\x1b" not in (tmp_path / "out" / "statement.md").read_text()
+    assert json.loads((tmp_path / "out" / "release.json").read_text())["answer"]["outputs"][0]["key"].endswith("\rA|")
 
 
 def test_keys_that_no_cell_can_be_are_refused():

@@ -196,7 +196,7 @@ def asked(
         person, tuple(with_error), Limits(*limits),
         Budget(None if eps is None else number(eps, "`eps`"), share, family, number(key_delta, "`key_delta`")), by,
         keys if keys is None or isinstance(keys, str) else tuple(keys), other, tuple(normalise), tuple(null), distinct,
-        nonnegative, None if records is None else positive_number(records, "`records`", whole=True),
+        nonnegative, None if records is None else positive_number(whole(records, "`records`"), "`records`", whole=True),
         None if seed is None else whole(seed, "`seed`"),
     )  # fmt: skip
 

@@ -100,6 +100,8 @@ class Frame:
         names = tuple(frame.columns if hasattr(frame, "columns") else frame)
         if len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
             raise UsageError("the columns of a table must have different names, all of them text; rename them")
+        if any(getattr(frame[name], "ndim", 1) != 1 for name in names):
+            raise UsageError("each column of a table has one cell in a row; found an array of several dimensions")
         kinds = {name: getattr(getattr(frame[name], "dtype", None), "kind", "O") for name in names}
         types = {"f": NUMBER, "c": NUMBER, "M": DATE}
         return cls(frame, names, {name: types.get(kind, "") for name, kind in kinds.items()})
@@ -133,7 +135,8 @@ def _cells(column: Any) -> Cells:
         places = np.where(np.isnat(days), -1, np.arange(len(days))).astype(np.int32)
         return Cells(days.astype(np.int64), places, dates=True)
     wide = {"f": np.float64, "i": np.int64, "u": np.uint64}.get(column.dtype.kind, np.bool_)
-    return Cells(column.astype(wide, copy=False))
+    with np.errstate(over="ignore"):  # a number beyond float64 is infinite, and nothing says so
+        return Cells(column.astype(wide, copy=False))
 
 
 @dataclass(frozen=True, eq=False)
