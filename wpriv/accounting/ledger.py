@@ -41,6 +41,7 @@ class Entry:
         stream: a digest of the key of its noise, the first one since its run was begun or resumed.
         digest: of the line; the next line holds it. sealed: whether the line holds a digest of its own.
         settings: a digest of the loss and the learning rate that a caller's loop gave it; "" for those of the plan.
+        paid: the digest of the entry of an organisation's ledger that paid for the run, in the first line it wrote.
     """
 
     run: int
@@ -52,6 +53,7 @@ class Entry:
     digest: str
     sealed: bool = True
     settings: str = ""
+    paid: str = ""
 
 
 def entries(path: Path) -> list[Entry]:
@@ -94,9 +96,9 @@ def _parse(line: bytes, place: str) -> tuple[Entry, str]:
             )
         run, step, planned = (data.pop(key) for key in ("run", "step", "of"))
         words = adjacency, stream, previous = [data.pop(key) for key in ("adjacency", "stream", "previous")]
-        settings = data.pop("settings", "")
+        settings, paid = data.pop("settings", ""), data.pop("paid", "")
         if all(type(number) is int and number >= 1 for number in (run, step, planned)) and all(
-            isinstance(word, str) for word in (*words, settings)
+            isinstance(word, str) for word in (*words, settings, paid)
         ):
             sealed = data.pop("digest", None) is not None
             if sealed and line != sealed_line(line.rpartition(SEAL)[0]):
@@ -106,7 +108,7 @@ def _parse(line: bytes, place: str) -> tuple[Entry, str]:
                 )
             release = json.dumps(data)
             fewest(release)
-            entry = Entry(run, step, planned, release, adjacency, stream, digest_of(line), sealed, settings)
+            entry = Entry(run, step, planned, release, adjacency, stream, digest_of(line), sealed, settings, paid)
             return entry, previous
     except UsageError as error:
         raise error if str(error).startswith(place) else error.at(place) from None
@@ -252,6 +254,7 @@ class Ledger:
         path: the file, created where it is missing. run: the run whose releases are written.
         planned: the number of releases in the plan of the run. adjacency: the neighbouring relation of the accounting.
         stream: a digest of the first key of the noise of the run; it changes with the key.
+        paid: the digest of the entry of an organisation's ledger that pays for the run, named in the next line.
         resume: continue this run. Otherwise the file must hold no line of it: a second training would not be accounted
             for.
     Raises:
@@ -259,9 +262,19 @@ class Ledger:
         MissingResource: the file cannot be written.
     """
 
-    def __init__(self, path: Path, run: int, planned: int, *, adjacency: str, stream: str, resume: bool = False):
+    def __init__(
+        self,
+        path: Path,
+        run: int,
+        planned: int,
+        *,
+        adjacency: str,
+        stream: str,
+        resume: bool = False,
+        paid: str = "",
+    ):
         self.path, self.run, self.planned, self.entries = path, run, planned, entries(path)
-        self.adjacency, self.stream = adjacency, stream
+        self.adjacency, self.stream, self.paid = adjacency, stream, paid
         last = last_run(self.entries)
         if last > run:
             raise UsageError(f"{path} holds run {last}, which is later than run {run}: a ledger is append-only")
@@ -307,11 +320,13 @@ class Ledger:
         numbers = f'"run": {self.run}, "step": {number}, "of": {self.planned}'
         words = f'"adjacency": "{self.adjacency}", "stream": "{self.stream}", "previous": "{self.position().digest}"'
         words += f', "settings": "{settings}"' if settings else ""
+        words += f', "paid": "{self.paid}"' if self.paid else ""
         line = sealed_line(f"{{{numbers}, {release[1:-1]}, {words}".encode())
         durable_writes.append(self._file, line + b"\n", self.path)
         names = self.adjacency, self.stream, digest_of(line)
-        self.entries.append(Entry(self.run, number, self.planned, release, *names, settings=settings))
-        self.steps = number
+        entry = Entry(self.run, number, self.planned, release, *names, settings=settings, paid=self.paid)
+        self.entries.append(entry)
+        self.steps, self.paid = number, ""
 
     def position(self) -> Position:
         """Return the position at the present end of the ledger."""

@@ -49,6 +49,7 @@ class Schedule:
         run: the number of the run in its ledger, which a fork increases. every: seconds between checkpoints.
         exact: sums and noise without floating-point error, see ``release.add_noise``.
         average: the average of the weights that is kept, if any. looks: at test records, to end early.
+        paid: the digest of the entry of an organisation's ledger that pays for it.
         recursion: of noise that is correlated between steps; then a record has the same place in every pass.
     """
 
@@ -67,6 +68,7 @@ class Schedule:
     exact: bool = False
     average: Average | None = None
     looks: Looks | None = None
+    paid: str = ""
     recursion: Recursion | None = None
 
     def __post_init__(self) -> None:

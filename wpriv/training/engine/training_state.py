@@ -130,7 +130,7 @@ class TrainingState:
         self.ledger: Ledger | None = None
         if distributed.is_main():
             planned, words = self._releases(schedule.steps), {"adjacency": schedule.adjacency, "stream": self.stream}
-            self.ledger = Ledger(folder / LEDGER, schedule.run, planned, resume=resume, **words)
+            self.ledger = Ledger(folder / LEDGER, schedule.run, planned, resume=resume, paid=schedule.paid, **words)
             if schedule.looks is not None and schedule.looks.step is not None:
                 most = schedule.looks.most
                 self.looks_ledger = Ledger(folder / LOOKS, schedule.run, most, resume=resume, **words)
