@@ -275,6 +275,7 @@ def test_python_of_the_readme_runs_in_a_fresh_environment(fresh, tmp_path):
     assert code == 0, printed
 
 
+@pytest.mark.nightly  # that joblib is declared is tested above, and sweeps in two processes in tests/cli
 def test_a_sweep_in_two_processes_runs_in_a_fresh_environment(fresh, tmp_path):
     (tmp_path / "grid.yaml").write_text(GRID)
     code, printed = fresh("wpriv train grid.yaml --jobs 2", tmp_path)
