@@ -214,7 +214,7 @@ def test_what_is_declared_can_be_installed_together(wheel):
 
 
 def test_the_fresh_environment_has_what_is_declared_and_nothing_else(fresh, tmp_path):
-    # what the sweep below imports, which runs here too; a package that is not declared is not even found
+    # what a sweep imports; a package that is not declared is not even found
     found = "import importlib.util as u; print([name for name in {!r} if u.find_spec(name)])"
     declared_names = ["torch", "joblib", "pandas", "rich", "matplotlib"]
     others = ["sklearn", "pywt", "pytest", "hypothesis", "ot"]
