@@ -261,9 +261,7 @@ def require_usable(table: Table, column: str) -> None:
 
 
 def require_identifiers(table: Table, person: str) -> None:
-    """Refuse persons that are numbers with a point: floats merge long ids."""
-    if table.types.get(person) == NUMBER:
-        raise UsageError(
-            f"`person` {person} is a column of floats, which make one of different long ids: read it as text or as "
-            f"whole numbers"
-        )
+    """Refuse persons that are numbers with a point, or dates: floats merge long ids, and days the times within."""
+    if table.types.get(person) in (NUMBER, DATE):
+        kind = "floats, which make one of different long ids" if table.types[person] == NUMBER else "dates"
+        raise UsageError(f"`person` {person} is a column of {kind}: read it as text or as whole numbers")
