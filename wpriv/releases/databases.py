@@ -91,18 +91,18 @@ class Database:
         statement = f"SELECT {', '.join(names) or '1'} FROM ({self.query}) AS wpriv_rows"
         try:
             with _connected(self.url) as connection:
-                connection.execution_options(stream_results=True)
-                cursor = connection.exec_driver_sql(_escaped(statement, dialect)).cursor
-                assert cursor is not None  # it returns rows
-                while rows := cursor.fetchmany(ROWS):
-                    cells = list(zip(*rows, strict=True)) if columns else []
-                    yield Block(len(rows), {name: coded(column) for name, column in zip(columns, cells, strict=True)})
-        except (SQLAlchemyError, sqlite3.Error, UnicodeError):
+                driver: Any = connection.connection.driver_connection  # makes no object of a row, as SQLAlchemy does
+                failure = connection.dialect.loaded_dbapi.Error
+                try:
+                    cursor = driver.cursor() if dialect == SQLITE else driver.cursor(name="wpriv_rows")
+                    cursor.execute(statement)
+                    while rows := cursor.fetchmany(ROWS):
+                        cells = zip(*rows, strict=True) if columns else ()
+                        yield Block(len(rows), dict(zip(columns, map(coded, cells), strict=True)))
+                except (failure, UnicodeError):
+                    raise MissingResource(FAILED) from None
+        except SQLAlchemyError:
             raise MissingResource(FAILED) from None
-
-
-def _escaped(statement: str, dialect: str) -> str:
-    return statement.replace("%", "%%") if dialect == POSTGRES else statement
 
 
 def _parsed(url: str) -> tuple[URL, str]:
@@ -193,7 +193,8 @@ def _described(connection: Connection, statement: str, dialect: str) -> tuple[tu
             encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
             if encoding != "UTF8":
                 raise UsageError(f"`data`: releases read databases of the encoding UTF8; found {encoding}")
-            result = connection.exec_driver_sql(_escaped(f"SELECT * FROM ({statement}) AS wpriv_rows LIMIT 0", dialect))
+            escaped = statement.replace("%", "%%")
+            result = connection.exec_driver_sql(f"SELECT * FROM ({escaped}) AS wpriv_rows LIMIT 0")
             assert result.cursor is not None  # it returns rows
             pairs = [(str(column[0]), _of_number(int(str(column[1])))) for column in result.cursor.description or ()]
     except SQLAlchemyError as error:

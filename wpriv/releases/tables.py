@@ -121,8 +121,8 @@ def _array(column: Any) -> Any:
     """A column as an array of numbers or dates without missing ones, or as a sequence of objects."""
     kind = getattr(getattr(column, "dtype", None), "kind", "O")
     array = np.asarray(column) if kind in "iubfM" else column
-    if isinstance(array, np.ndarray) and array.dtype.kind in "iubfM":
-        return array
+    if isinstance(array, np.ndarray) and array.dtype.kind == kind and kind in "iubfM":
+        return array  # of integers, some of which are missing, pandas makes floats
     return column.tolist() if hasattr(column, "tolist") else list(column)
 
 
