@@ -296,9 +296,16 @@ def _sides(term: exp.Expression) -> tuple[exp.Column, exp.Column] | None:
 
 
 def _fails_at_once(node: exp.Expression) -> bool:
-    """Whether PostgreSQL computes it before it reads a row: literals with a type, and arithmetic on written numbers."""
+    """Whether PostgreSQL computes it before it reads a row: written values with a type, and arithmetic on dates and
+    numbers that are written."""
     if isinstance(node, exp.Cast):
         return isinstance(node.this, exp.Literal)
-    return all(isinstance(each, (*_MAY_FAIL, exp.Paren, exp.Literal)) for each in node.walk()) and not any(
-        isinstance(each, exp.Cast) or each.is_string for each in node.walk()
+    if isinstance(node, exp.Literal):
+        return not node.is_string
+    parts = [part for part in (node.this, node.args.get("expression")) if isinstance(part, exp.Expression)]
+    return isinstance(node, (*_MAY_FAIL, exp.Paren)) and all(
+        part.to.this == exp.DataType.Type.DATE and isinstance(part.this, exp.Literal)
+        if isinstance(part, exp.Cast)
+        else _fails_at_once(part)
+        for part in parts
     )
