@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import datetime
 import json
+import shutil
+from dataclasses import replace
 
 import pytest
 import yaml
 
 from tests.command_line import call
+from tests.points import ROOT
 from wpriv import BinCounts, Count, Mean, Quantile, Sum, budget, release
 from wpriv.accounting import ledger
 from wpriv.errors import UsageError
-from wpriv.releases import declaration
-from wpriv.releases.plan import asked
+from wpriv.releases import declaration, tables
+from wpriv.releases.plan import asked, checked
 from wpriv.releases.sampling import Noise
 from wpriv.results.plot import plot
 
@@ -263,16 +266,26 @@ def test_records_are_declared_and_never_counted(folder):
     assert "1 / records" in release("stays.csv", delta=0.4, records=3, **about).warnings[0]
 
 
-def test_declared_keys_have_the_type_of_their_column(monkeypatch):
-    monkeypatch.setattr(Noise, "draw", lambda self, key, part, count: [0] * count)
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"id": ["a", "b"], "year": [2025, 2026], "ill": [True, False]})
-    about = {"outputs": [Count()], "person": "id", "eps": 1, "delta": 0, "max_groups": 1}
-    years = release(frame, by="year", keys=["2026", 2025], **about)
-    assert [(row["key"], row["value"]) for row in years.rows] == [("2026", 1), ("2025", 1)]
-    assert [row["value"] for row in release(frame, by="ill", keys=["true", "false"], **about).rows] == [1, 1]
+@pytest.mark.parametrize(
+    ("kind", "keys", "wanted"),
+    [
+        ("integer", ["2026", 2025, "true"], (2026, 2025, True)),
+        ("text", [2026, "A"], ("2026", "A")),
+        ("date", ["2026-01-31"], (datetime.date(2026, 1, 31),)),
+        ("", [2026, "A"], (2026, "A")),
+    ],
+)
+def test_declared_keys_have_the_type_of_their_column(kind, keys, wanted):
+    table = replace(tables.table({"id": [], "year": []}), types={"year": kind})
+    question = asked(person="id", outputs=[Count()], by="year", keys=keys, eps=1, delta=0, max_groups=1)
+    assert checked(question, table).keys == wanted
+
+
+def test_declared_keys_that_no_column_of_that_type_can_have_are_refused():
+    table = replace(tables.table({"id": [], "year": []}), types={"year": "integer"})
+    question = asked(person="id", outputs=[Count()], by="year", keys=["old"], eps=1, delta=0, max_groups=1)
     with pytest.raises(UsageError, match="must be whole numbers"):
-        release(frame, by="year", keys=["old"], **about)
+        checked(question, table)
 
 
 def test_dates_are_released_as_dates(folder):
@@ -283,6 +296,25 @@ def test_dates_are_released_as_dates(folder):
     assert "2026-01-03" <= median["value"] <= "2026-02-01"
     assert mean["value"] in ("2026-01-17", "2026-01-18")  # noon between the two is the middle of the two dates
     assert mean["interval"] == [mean["value"]] * 2
+
+
+def test_what_is_printed_and_stored_has_its_schema(folder, capfd):
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads((ROOT / "wpriv/releases/release.schema.json").read_text())
+    outputs = (
+        "--count rows --mean days --quantile days=.5,.9 --histogram days=0,5,10 --bounds days=0:60 --max-groups 2 "
+        "--max-rows 2 --by ward"
+    )
+    words = ["--data", "stays.csv", "--person", "patient", *outputs.split(), "--eps", "1", "--noise", "laplace"]
+    for keys in ("A,B", "unknown"):
+        for more in (["--dry-run"], ["--out", "out", "--fresh"]):
+            code, out, _ = call(capfd, "release", *words, "--keys", keys, "--delta", "1e-6", *more, "--json")
+            assert code == 0
+            jsonschema.validate(json.loads(out), schema)
+        stored = json.loads((folder / "out/release.json").read_text())
+        jsonschema.validate(stored, schema)
+        assert json.loads(out) == {name: value for name, value in stored.items() if name != "request"}
+        shutil.rmtree(folder / "out")
 
 
 def test_the_statement_says_nothing_of_the_size_of_the_table(folder):

@@ -227,7 +227,9 @@ def stored(folder: Path, recipe: Json) -> Json | None:
     file = folder / RELEASE
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
-        request, answered = data["request"], data["answer"]
+        if data["schema"] != SCHEMA:
+            raise ValueError(SCHEMA)
+        request, answered = data["request"], {name: data[name] for name in data if name != "request"}
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -236,7 +238,6 @@ def stored(folder: Path, recipe: Json) -> Json | None:
         raise UsageError(f"{file} is not a release; name another folder with `out`") from None
     if request != _digest(recipe):
         raise UsageError(f"{folder} holds another release; name another folder with `out`")
-    assert isinstance(answered, dict)  # as ``write`` left it
     return answered
 
 
@@ -255,7 +256,7 @@ def write(folder: Path, recipe: Json, answer: Json, source: Table) -> tuple[Path
         STATEMENT: json.dumps(plain(_facts(folder, answer, source)), indent=1) + "\n",
         STATEMENT_TEXT: _markdown(answer, rows),
         RECIPE: "\n".join(lines) + "\n",
-        RELEASE: json.dumps({"request": _digest(recipe), "answer": plain(answer)}, indent=1) + "\n",
+        RELEASE: json.dumps(plain({**answer, "request": _digest(recipe)}), indent=1) + "\n",
     }
     for name, content in contents.items():
         raw = content.encode("utf-8", "backslashreplace")  # keys may hold bytes that are no text

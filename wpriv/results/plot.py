@@ -148,7 +148,7 @@ def plot(
 def _released(path: Path) -> list[Row]:
     """The numbers of a release, a panel for each output."""
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))["answer"]["outputs"]
+        rows = json.loads(path.read_text(encoding="utf-8"))["outputs"]
         return [{**row, "panel": row["name"]} for row in rows[:MAX_RELEASED]]
     except (OSError, ValueError, KeyError, TypeError):
         raise UsageError(f"{path} is damaged or no release of wpriv; release it again") from None

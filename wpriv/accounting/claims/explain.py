@@ -408,7 +408,7 @@ def _of_folder(path: Path, delta: float | None) -> tuple[Known, Sequence[str]]:
 def _of_release(path: Path, delta: float | None) -> tuple[Known, Sequence[str]]:
     """The numbers of a table that were released into a folder."""
     try:
-        stated = json.loads((path / RELEASE).read_text(encoding="utf-8"))["answer"]["guarantee"]
+        stated = json.loads((path / RELEASE).read_text(encoding="utf-8"))["guarantee"]
         steps = tuple(Step.from_dict(row) for row in stated["process"])
         row = Guarantee.of_dict(stated, Process(steps, stated["adjacency"]))
     except (OSError, ValueError, KeyError, TypeError):
