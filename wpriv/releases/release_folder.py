@@ -32,7 +32,7 @@ from wpriv.releases import plan as planning
 from wpriv.releases.aggregate import Number
 from wpriv.releases.plan import NOT_PRIVATE, ROW, Plan
 from wpriv.releases.sampling import LEVEL
-from wpriv.releases.tables import Frame, Table
+from wpriv.releases.tables import Table, declared_types
 
 Json = dict[str, object]
 SCHEMA = "wpriv.release/1"
@@ -267,7 +267,6 @@ def write(folder: Path, recipe: Json, answer: Json, source: Table) -> tuple[Path
 def _facts(folder: Path, answer: Json, source: Table) -> Json:
     """The statement as plain data; of the table only what is public."""
     keys = ("private", "unit", "adjacency", "limits", "keys", "total", "statement", "seed", "warnings")
-    types = {} if isinstance(source, Frame) else dict(source.types)  # those of a frame may follow from its cells
     ledger = answer["ledger"]
     if isinstance(ledger, dict) and "://" not in ledger["file"]:
         # from the folder, so that the ledger is found where both are moved
@@ -278,7 +277,7 @@ def _facts(folder: Path, answer: Json, source: Table) -> Json:
         **{name: answer[name] for name in keys},
         "guarantees": [answer["guarantee"]],
         "ledger": ledger,
-        "data": {"name": source.name, "columns": list(source.columns), "types": types},
+        "data": {"name": source.name, "columns": list(source.columns), "types": dict(declared_types(source))},
         "not_covered": list(NOT_COVERED),
         "versions": {"wpriv": answer["version"]},
     }
