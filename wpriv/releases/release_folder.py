@@ -298,4 +298,5 @@ def _markdown(answer: Json, rows: Sequence[Json]) -> str:
         table.append(f"| {' | '.join(shown)} |")
     warnings = answer["warnings"]
     assert isinstance(warnings, list)
-    return "\n".join(["# Release", "", *warnings, str(answer["statement"]), "", *table, ""])
+    others = [line for line in warnings if line != NOT_PRIVATE]  # with which the statement begins
+    return "\n".join(["# Release", "", *others, str(answer["statement"]), "", *table, ""])
