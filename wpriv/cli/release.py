@@ -24,7 +24,13 @@ Rows = list[Json]
 
 def command(
     recipe: Annotated[Text, argument("RECIPE", "Instead of flags, a recipe of kind release.")] = None,
-    data: Annotated[Texts, option("FILE", "A CSV file with a header; repeatable, as one table.", group=TABLE)] = None,
+    data: Annotated[
+        Texts, option("FILE|URL", "CSV or Parquet files, which are one table; or a database.", group=TABLE)
+    ] = None,
+    table: Annotated[Text, option("NAME", "The table of a database.", group=TABLE)] = None,
+    where: Annotated[Text, option("SQL", "A condition on rows of --table.", group=TABLE)] = None,
+    query: Annotated[Text, option("SQL", "Instead: a SELECT, each row of which is of one person.", group=TABLE)] = None,
+    public: Annotated[Texts, option("TABLE", "In --query: a table that holds nobody; repeatable.", group=TABLE)] = None,
     person: Annotated[
         Text, option("COLUMN", "The column that names the person of a row; row: each row is one.", group=TABLE)
     ] = None,
@@ -97,12 +103,13 @@ def command(
     from wpriv.releases.release import release
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet)
+    read: Json = {"table": table, "where": where, "query": query, "public": public}
     limits: Json = {"max_groups": max_groups, "max_rows": max_rows}
     keyed: Json = {"column": by, "keys": _keys(keys), "other": other, "normalise": _words(normalise)}
     given: Json = {
         **{"person": person, "limits": limits, "by": keyed, "eps": eps, "delta": delta, "noise": flags.folded(noise)},
         **{"key_delta": key_delta, "records": records, "distinct": distinct, "nonnegative": nonnegative},
-        **{"data": {"null": null}, "seed": seed},
+        **{"data": {"null": null, **read}, "seed": seed},
     }
     numbers: Json = {
         **{"count": count, "sum": sum_, "mean": mean, "quantile": quantile, "histogram": histogram},
@@ -113,7 +120,7 @@ def command(
         asked = _Asked({name: texts or () for name, texts in numbers.items()})
         files, arguments = data, declaration.keywords(given, asked.outputs(overall, of, outside))
     else:
-        more: Json = {"null": null, "overall": overall, "histogram_of": of, "outside": outside}
+        more: Json = {**read, "null": null, "overall": overall, "histogram_of": of, "outside": outside}
         _refuse_beside(recipe, {**given, **limits, "by": by, "keys": keys, "other": other, **numbers, **more})
         files, arguments = declaration.of_recipe(recipe)
         if files is not None and data:

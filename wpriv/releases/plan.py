@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.process import Process
 from wpriv.errors import UsageError
+from wpriv.files.columns import BOOLEAN, DATE, INTEGER, NUMBER, TEXT, UUIDS
 from wpriv.numerics.numbers import number, positive_number, short, shown, text, whole
 from wpriv.releases import noise_plan, tables
 from wpriv.releases.bounding import Cell, canonical, normalised
@@ -272,22 +274,25 @@ def checked(question: Question, table: Table) -> Question:
     """
     if question.person != ROW:
         tables.require_column(table, question.person, "person")
+        tables.require_usable(table, question.person)
         tables.require_identifiers(table, question.person)
     elif ROW in table.columns:
         raise UsageError("`person` row makes each row a person, and there is a column of that name; rename it")
     if question.by is not None:
         tables.require_column(table, question.by, "by")
-        if table.types.get(question.by) == tables.NUMBER:
+        tables.require_usable(table, question.by)
+        if table.types.get(question.by) == NUMBER:
             raise UsageError(f"`by` {question.by} is a column of floats; keys are text, whole numbers or dates")
     for output in question.outputs:
         for name in output.columns:
             tables.require_column(table, name, output.kind)
+            tables.require_usable(table, name)
     typed = tuple(_typed(output, table) for output in question.outputs)
     return replace(question, outputs=typed, keys=_typed_keys(question, table))
 
 
 def _typed(output: Output, table: Table) -> Output:
-    if isinstance(output, Column) and output.whole is None and table.types.get(output.column) == tables.INTEGER:
+    if isinstance(output, Column) and output.whole is None and table.types.get(output.column) in (INTEGER, BOOLEAN):
         return replace(output, whole=True)
     return output
 
@@ -297,15 +302,19 @@ def _typed_keys(question: Question, table: Table) -> tuple[Cell, ...] | str | No
     if question.by is None or question.keys is None or isinstance(question.keys, str):
         return question.keys
     kind = table.types.get(question.by)
-    if kind == tables.TEXT:
+    if kind == TEXT:
         return tuple(map(str, question.keys))
-    read = {tables.INTEGER: _as_integer, tables.DATE: datetime.date.fromisoformat}.get(kind or "")
+    readers: dict[str, Callable[[str], Cell]] = {
+        INTEGER: _as_integer, BOOLEAN: _as_integer, DATE: datetime.date.fromisoformat, UUIDS: uuid.UUID
+    }  # fmt: skip
+    read = readers.get(kind or "")
     if read is None:
         return question.keys
     try:
         return tuple(read(key) if isinstance(key, str) else key for key in question.keys)
     except ValueError:
-        wanted = "whole numbers" if kind == tables.INTEGER else "dates such as 2026-01-31"
+        names = {INTEGER: "whole numbers", DATE: "dates such as 2026-01-31", UUIDS: "UUIDs"}
+        wanted = names.get(str(kind), "true or false")
         raise UsageError(f"`keys` of {question.by} must be {wanted}, as the column has them") from None
 
 

@@ -7,8 +7,8 @@ sampling it is the *loss*. Sigma is the least for (eps, delta) under each way to
 average:
 
 - ``none``: in a fixed order, the steps of a record b apart;
-- ``poisson``: cyclic Poisson sampling of the parts of a strategy with at most b bands, which is plain Poisson sampling
-  for ``identity``: DP-SGD;
+- ``poisson``: cyclic Poisson sampling of the parts of a strategy with fewer than b bands, which is plain Poisson
+  sampling for ``identity``: DP-SGD;
 - ``balls-in-bins``: each record in one of b bins, drawn for the whole training; proven for no negative entries.
 
 Source:
@@ -99,7 +99,7 @@ def rows(params: Params) -> list[dict[str, Any]]:
     if pairs and len(answered) == 1:
         raise Unsupported(
             "correlated-noise: none of the strategies has a proof under this sampling: cyclic Poisson sampling needs "
-            "at most as many bands as an epoch has steps. Use `sampling: none` or balls-in-bins"
+            "fewer bands than an epoch has steps. Use the sampling none or balls-in-bins"
         )
     return answered
 
@@ -125,10 +125,11 @@ def _matrix(params: Params, text: str) -> _Matrix:
 
 def _row(params: Params, matrix: _Matrix, word: str, unit: float) -> dict[str, Any] | None:
     """A row; None where there is no proof."""
-    if word == "poisson" and matrix.bands > params.bins:
+    if word == "poisson" and matrix.bands > 1 and matrix.bands >= params.bins:
         return None
     sigma = params.sigma or _least_sigma(params, matrix, word)
-    lower, upper = _eps(params, matrix, word, sigma)
+    is_exact = word == "none" and not params.sigma
+    lower, upper = (params.eps, params.eps) if is_exact else _eps(params, matrix, word, sigma)
     mean, largest = float(np.sqrt(np.mean(matrix.errors**2))) * sigma, float(matrix.errors.max()) * sigma
     return {
         "case": f"{matrix.text}, {SAMPLINGS[word]}",
