@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 import json
+import math
 import shutil
 from dataclasses import replace
 
@@ -249,6 +251,29 @@ def test_a_dry_run_says_which_unknown_keys_show(folder):
     assert shown[1] == pytest.approx(result.answer["keys"]["leak"])
     assert sorted(shown.values()) == list(shown.values())
     assert Noise("laplace", 1.0).tail(2) / Noise("laplace", 1.0).tail(1) == r
+
+
+def test_a_dry_run_gives_the_errors_of_means_and_quantiles_of_so_many_rows(folder):
+    outputs = [Mean("days", 0, 60), Quantile("days", 0, 60, at=[0.5, 0.9])]
+    result = release("stays.csv", outputs=outputs, eps=3, delta=0, max_rows=1, **ABOUT)
+    said = dict(result.expected(500))
+    # Laplace noise of eps 1 on each part, of deviations sqrt(2 r) / (1 - r), r = e^(-eps / c), c = 1 and 30
+    count, total = (math.sqrt(2) / (2 * math.sinh(1 / (2 * c))) for c in (1, 30))
+    half = 1.96 * total / 500, 1.96 * math.hypot(total, 30 * count) / 500
+    assert (
+        said["mean days of 500 rows"] == f"+- {half[0]:.4g} (95%) at the middle of the bounds, {half[1]:.4g} at an end"
+    )
+    ranks = 2 * 9 / 0.5 * math.log(61 / 0.05) / 10  # (2 Delta / eps0) ln(points / .05) over b
+    assert said["quantile days 0.9 of 500 rows"] == f"within {ranks / 500:.2%} of the rows"
+
+
+def test_a_seed_marks_every_number(folder):
+    release("stays.csv", outputs=[Count(), Quantile("days", 0, 60)], eps=3, delta=0, max_rows=1, person="patient",
+            seed=1, out="report")  # fmt: skip
+    with (folder / "report/release.csv").open(newline="") as file:
+        notes = [row["note"] for row in csv.DictReader(file)]
+    assert len(notes) == 2
+    assert all(note.startswith("NOT PRIVATE") for note in notes)
 
 
 def test_a_diagnosis_is_private_and_releases_nothing(folder, capfd):

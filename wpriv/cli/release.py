@@ -265,19 +265,18 @@ def _print(result: Released, mode: str, out: Path | None, dry_run: bool, about: 
         _print_table(rows)
         end = f"; written: {out}" if result.files else ""
         output.emit_words(f"{'would be ' if dry_run else ''}{result.sentence()}{end}")
-        facts = [*(_costs(result) if dry_run else ()), *result.in_all(), *_relative(rows, about)]
+        facts = [*(_costs(result) if dry_run else ()), *result.in_all()]
+        facts += result.expected(about) if about is not None else ()
+        facts += [
+            ("note", note)
+            for note in dict.fromkeys(row["note"] for row in rows if row["half_width"] is not None)
+            if note
+        ]
         if facts:
             output.emit_facts(facts)
     if result.stored:
         output.say("note", f"released on {result.stored}; nothing was spent")
     output.warn(result.warnings)
-
-
-def _relative(rows: Rows, about: float | None) -> list[tuple[str, str]]:
-    """Standard errors as shares of a number that is expected."""
-    errors = [(row["name"], row["standard_error"]) for row in rows]
-    known = dict.fromkeys((name, error) for name, error in errors if isinstance(error, float))
-    return [] if about is None else [(f"{name} of {about:g}", f"{e / about:.2%} standard error") for name, e in known]
 
 
 def _print_table(rows: Rows) -> None:

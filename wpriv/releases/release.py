@@ -90,6 +90,26 @@ class Released(Shown):
             ("in all", f"eps = {text(stated['epsilon'], up=True)} at delta {delta}, with what the ledger held before")
         ]
 
+    def expected(self, size: float) -> list[tuple[str, str]]:
+        """The noise of each output where a count or sum is about ``size``, or so many rows have a mean or quantile."""
+        known: dict[str, str] = {}
+        for row in self.rows:
+            name = " ".join(filter(None, (str(row["name"]), str(row.get("bin") or "") if "ranks" in row else "")))
+            if "ranks" in row:
+                ranks = row["ranks"]
+                assert isinstance(ranks, float)
+                known[f"{name} of {size:g} rows"] = f"within {ranks / size:.2%} of the rows"
+            elif isinstance(row["noise"], list):
+                low, high = aggregate.errors_of_mean(row, size)
+                known[f"{name} of {size:g} rows"] = (
+                    f"+- {low:.4g} (95%) at the middle of the bounds, {high:.4g} at an end"
+                )
+            else:
+                known.setdefault(
+                    f"{name} of {size:g}", f"{float(str(row['standard_error'])) / size:.2%} standard error"
+                )
+        return list(known.items())
+
     def facts(self) -> list[tuple[str, str]]:
         """The numbers."""
         return [(" ".join(filter(None, _label(row))), _shown(row)) for row in self.rows]
