@@ -137,6 +137,26 @@ def test_what_contradicts_a_recipe_is_refused(folder, capfd, words, message):
     assert message in err
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--se", "1", "--se", "2"], "--se is given twice"),
+        (["--eps", "1", "--weight", "persons"], "--weight is written as in mean=2"),
+        (["--eps", "1", "--weight", "person=2"], "did you mean 'persons'?"),
+        (["--eps", "1", "--overall"], "it needs --by"),
+        (["--eps", "1", "--max-eps", "0"], "--max-eps must be above 0"),
+        (["--eps", "1", "--expect", "0"], "--expect is a number above 0"),
+        (["--eps", "1", "--total"], "give --ledger as a file"),
+        ([], "give --eps of the whole release, or --se"),
+    ],
+)
+def test_a_flag_that_means_nothing_is_refused(folder, capfd, words, message):
+    about = ["--data", "stays.csv", "--person", "patient", "--count", "persons", "--delta", "0", "--dry-run"]
+    code, out, err = call(capfd, "release", *about, *words)
+    assert (code, out) == (2, "")
+    assert message in " ".join(err.split())
+
+
 def test_a_recipe_without_a_file_takes_that_of_data(folder, capfd):
     (folder / "ward.yaml").write_text(RECIPE.replace("file: stays.csv, ", ""))
     assert call(capfd, "release", "ward.yaml", "--data", "stays.csv", "--dry-run")[0] == 0

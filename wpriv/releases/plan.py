@@ -84,6 +84,8 @@ class Question:
             raise UsageError("give `eps` or `se`: one of them is asked for, and the other follows")
         if self.budget.eps is None and without:
             raise UsageError(f"give `eps` of the whole release, or `se`, the standard error of {without[0]}")
+        if self.by is None and any(output.overall for output in self.outputs):
+            raise UsageError("`overall` is for all keys together: it needs `by`, or is left out")
         names = [(output.name, output.overall or self.by is None) for output in self.outputs]
         if len(set(names)) < len(names):
             raise UsageError("an output is asked for twice; its two answers would cost as much as two outputs")
@@ -196,7 +198,7 @@ def asked(
         person, tuple(with_error), Limits(*limits),
         Budget(None if eps is None else number(eps, "`eps`"), share, family, number(key_delta, "`key_delta`")), by,
         keys if keys is None or isinstance(keys, str) else tuple(keys), other, tuple(normalise), tuple(null), distinct,
-        nonnegative, None if records is None else positive_number(records, "`records`", whole=True),
+        nonnegative, None if records is None else positive_number(whole(records, "`records`"), "`records`"),
         None if seed is None else whole(seed, "`seed`"),
     )  # fmt: skip
 

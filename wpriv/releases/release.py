@@ -15,7 +15,7 @@ from wpriv.core.guarantee import Guarantee
 from wpriv.core.process import Process, Step
 from wpriv.errors import UsageError
 from wpriv.files.shown import Shown
-from wpriv.numerics.numbers import number, short, text
+from wpriv.numerics.numbers import number, positive_number, short, text
 from wpriv.releases import aggregate, declaration, release_folder, tables
 from wpriv.releases import plan as planning
 from wpriv.releases.bounding import Cell
@@ -213,7 +213,9 @@ def release(
             return Released(stored, stored=str(stored["released"]))
     source = tables.table(data, person, read)
     question = planning.checked(question, source)
-    payment = Payment.of(ledger, folder, None if max_eps is None else number(max_eps, "`max_eps`"))
+    payment = Payment.of(
+        ledger, folder, None if max_eps is None else positive_number(number(max_eps, "`max_eps`"), "`max_eps`")
+    )
     if total:
         question = replace(question, budget=replace(question.budget, before=payment.before()))
     plan = planning.plan(question, source.name)
