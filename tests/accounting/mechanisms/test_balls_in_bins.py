@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from wpriv import budget, calibrate
 from wpriv.accounting.interpretations import interpretations_of
-from wpriv.accounting.mechanisms.matrix_gauss import _made
 from wpriv.errors import Unsupported, UsageError
+from wpriv.strategies import strategy as toeplitz
 
 FOUR = np.array([1, 0.5, 0.25, 0.125]) / math.sqrt(1.328125)
 
@@ -43,8 +43,7 @@ def sampled_delta(matrix, sigma, bins, eps, draws, seed, tilt=1.8):
 @pytest.mark.parametrize(("strategy", "sigma"), [("banded:4", 6), ("blt", 12), ("bisr", 6), ("lambda:.9", 12)])
 def test_bracket_holds_the_importance_sampled_delta(strategy, sigma):
     row = binned(strategy, sigma, 10, 10, eps=1)
-    name = strategy if ":" in strategy else f"{strategy}:4"
-    mean, error = sampled_delta(_made(f"{name},n=100"), sigma, 10, 1.0, 200_000, seed=1)
+    mean, error = sampled_delta(toeplitz(strategy, 100, 10).matrix(), sigma, 10, 1.0, 200_000, seed=1)
     assert row.delta.lower <= mean + 3.3 * error
     assert row.delta.upper >= mean - 3.3 * error
 
@@ -102,13 +101,6 @@ def test_calibrated_noise_meets_the_target():
     job = {"strategy": "lambda:.9", "sampling": "balls-in-bins", "bins": 3, "epochs": 2, "delta": 1e-6}
     answer = calibrate("matrix-gauss", eps=2, **job)
     assert budget("matrix-gauss", sigma=answer.value, **job).epsilon.upper <= 2
-
-
-def test_columns_of_named_strategies_have_length_one():
-    for name in ("banded:3", "blt:5", "bisr:4", "lambda:.5"):
-        assert np.linalg.norm(_made(f"{name},n=40")[:, 0]) == pytest.approx(1)
-    inverse = np.linalg.inv(_made("bisr:4,n=40"))
-    assert np.allclose(inverse[:, 0] / inverse[0, 0], [1, -1 / 2, -1 / 8, -1 / 16, *np.zeros(36)])
 
 
 def test_why_shows_cyclic_poisson_and_no_amplification_beside():
