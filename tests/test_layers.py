@@ -27,7 +27,7 @@ FLOORS = (
     ("accounting/pld", "accounting/mechanisms"),
     ("accounting/accountants",),
     ("accounting",),
-    ("accounting/claims", "accounting/comparison", "ledger"),
+    ("accounting/claims", "accounting/comparison", "accounting/tables", "ledger"),
     ("releases",),
     # private training
     ("training/noise", "training/data"),
@@ -83,7 +83,9 @@ HOMES = {
     "flwr": ("flower",),
     "starlette": ("ledger/page.py",),
     "uvicorn": ("ledger/page.py",),
-    "sqlalchemy": ("ledger/store.py",),
+    "sqlalchemy": ("ledger/store.py", "releases/databases.py"),
+    "sqlglot": ("releases/databases.py", "releases/queries.py"),
+    "pyarrow": ("releases/arrow_tables.py",),
     "opacus": ("opacus",),
     "dp_accounting": ("dp_accounting",),
 }

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from wpriv.config.document import Key
-from wpriv.config.field_types import Count, Delta, Positive, Probability, StrictModel, Word, key, optional
+from wpriv.config.field_types import Count, Delta, Positive, Probability, StrictModel, Time, Word, key, optional
 
 Type = Literal["text", "integer", "number", "date"]
 Form = Literal["nfc", "strip", "casefold"]
@@ -30,16 +30,27 @@ Shares = Annotated[
 class ReleaseData(StrictModel):
     """Where the rows are."""
 
-    file: Words | None = optional("a file with a header, or a list of files, which are one table")
+    file: Words | None = optional(
+        "a file with a header, or a list of files that are one table; left out, --data names it"
+    )
     name: Word | None = optional("instead: a table that was given in Python, which no recipe can read again")
+    url: Word | None = optional("instead: a database, as sqlite:///clinic.db or postgresql://user@host/clinic")
+    table: Word | None = optional("with url: the table")
+    where: Word | None = optional("with table: a condition on its rows, such as year = 2026")
+    query: Word | None = optional("with url, instead of table: a SELECT of which each row is of one person alone")
+    public: Words | None = optional("with query: tables that hold nobody, and may be joined on anything")
     types: dict[Word, Type] = Field(
         default_factory=dict, description="what columns hold: text, integer, number or date; else as the table says"
     )
     null: Words | None = optional("text that stands for a missing cell, such as NA, beside the empty one")
 
     def rules(self) -> Iterator[tuple[Key, str]]:
-        if (self.file is None) == (self.name is None):
-            yield (), "data is a file, or a list of files"
+        sources = [name for name in ("file", "name", "url") if getattr(self, name) is not None]
+        if len(sources) > 1:
+            yield (), f"data is one of file, name and url; found {' and '.join(sources)}"
+        for name in ("table", "where", "query", "public"):
+            if getattr(self, name) is not None and self.url is None:
+                yield (name,), f"{name} is about a database; give its url"
 
 
 class ReleaseLimits(StrictModel):
@@ -115,7 +126,8 @@ class Release(StrictModel):
 
     kind: Literal["release"]
     source: Word | None = optional("where the job comes from; not used")
-    data: ReleaseData | None = optional("the table; left out, --data names it")
+    time: Time | None = optional("how long the recipe takes")
+    data: ReleaseData | None = optional("the table")
     person: Word = key("the column that names the person of a row; row: each row is a person")
     limits: ReleaseLimits = Field(default_factory=ReleaseLimits, description="how much one person can do")
     by: ReleaseKeys | None = optional("a number for each key of a column")
@@ -136,3 +148,25 @@ class Release(StrictModel):
             yield (), "give either eps or se: one of them is asked for, and the other follows"
         elif self.eps is None and self.se is None and len(errors) < len(self.outputs):
             yield (), "the key 'eps' is missing; or give se, the standard error of every output"
+        for place, output in enumerate(self.outputs):
+            if output.overall and self.by is None:
+                yield ("outputs", place, "overall"), "overall is for all keys together; it needs by"
+        if self.person != "row":
+            yield from self._missing_limits()
+
+    def _missing_limits(self) -> Iterator[tuple[Key, str]]:
+        """The limits that an output needs, with what a choice means."""
+        by_key = self.by is not None and any(not output.overall for output in self.outputs)
+        if self.limits.max_groups is None and (by_key or any(output.histogram for output in self.outputs)):
+            message = (
+                "max_groups is missing: the number of keys that one person may count in, beyond which rows are left "
+                "out. Noise grows with its square root; choose it without looking at the data"
+            )
+            yield ("limits",), message
+        of_persons = (output.count == "persons" or output.of == "persons" for output in self.outputs)
+        if self.limits.max_rows is None and not all(of_persons):
+            message = (
+                "max_rows is missing: the number of rows of one person that count in a key, beyond which they are left "
+                "out. Noise grows in proportion to it; choose it without looking at the data"
+            )
+            yield ("limits",), message

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, field_validator, model_validator
 
 from wpriv import strategies
 from wpriv.config.document import Key
@@ -249,6 +249,10 @@ class Correlated(StrictModel):
             yield ("strategy",), str(error)
 
 
+NoiseForm = Annotated[
+    Annotated[Literal["rounded", "exact"], Tag("noise")] | Annotated[Correlated, Tag("correlated")],
+    Discriminator(lambda value: "correlated" if isinstance(value, (dict, Correlated)) else "noise"),
+]
 PARAMETERS = ("value", "bands", "buffers")
 """Keys of correlated noise that are the parameter of a strategy."""
 
@@ -291,7 +295,7 @@ class Privacy(StrictModel):
         "records whose gradients are compared for the accountants bdp and wdp", 8
     )
     method: Literal["auto", "ghost", "vmap", "loop"] = key("how per-example gradients are clipped; all agree", "auto")
-    noise: Literal["rounded", "exact"] | Correlated = key(
+    noise: NoiseForm = key(
         "rounded: float64 noise, rounded with the sum to a grid; exact: sums and noise without any "
         "floating-point error, so that the guarantee is about the numbers that are released "
         "(one record at a time, slower); or a mapping with a strategy: noise that is correlated between steps, with "
@@ -353,7 +357,7 @@ class Privacy(StrictModel):
         """What the theorem of correlated noise does not cover (docs/theory/balls-in-bins.md)."""
         if self.sampling != "allocation":
             message = f"is accounted for with records that keep one bin; found sampling: {self.sampling}"
-            yield ("sampling",), f"correlated noise {message}. Leave sampling out, or say balls-in-bins"
+            yield ("sampling",), f"correlated noise {message}. Give sampling: balls-in-bins"
         if self.group > 1:
             yield ("group",), "correlated noise has no proof for groups of records. Leave group out"
         if self.clip == "batch-mean":

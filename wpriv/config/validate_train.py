@@ -53,6 +53,8 @@ def sharding_fault(recipe: Train) -> tuple[Key, str] | None:
         for key, field in type(part).model_fields.items()
         if key not in KEYS[type(part)] and getattr(part, key) != field.get_default(call_default_factory=True)
     ]
+    if private is not None and private.correlated is not None:
+        keys.remove(("privacy", "noise"))  # a strategy that keeps vectors is refused where its steps are known
     if private is not None and (private.clip == "batch-mean" or private.by_group):
         keys.append(("privacy", "clip"))
     if private is not None and private.method not in ("auto", "ghost"):

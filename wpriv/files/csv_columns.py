@@ -50,7 +50,7 @@ def _whole_rows(file: BinaryIO) -> Iterator[bytes]:
     rest = file.read(len(MARK)).removeprefix(MARK)
     while True:
         more = file.read(max(BLOCK, len(rest)))
-        raw = rest + (more or b"\n")
+        raw = rest + (more or b"\n" * bool(rest))
         cut = _last_end(np.frombuffer(raw, np.uint8))
         if cut:
             yield raw[:cut]

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from functools import cached_property
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,7 @@ MOST_DIGITS = 60  # of a bound or of a grid, on either side of the point
 NORMALISE = ("nfc", "strip", "casefold")
 EPOCH = datetime.date(1970, 1, 1).toordinal()
 LIMB = 31
+LONG_KEY = 10_000  # bits of a whole number, of which Python writes no decimal text from 4300 digits on
 PART = 2**18  # rows that are ranked at once
 
 
@@ -181,6 +183,12 @@ def canonical(cell: Cell) -> str | None:
     return f"uuid {cell}" if type(cell).__name__ == "UUID" else None
 
 
+def order(name: str) -> tuple[str, int, str]:
+    """What canonical texts are sorted by: their kind, and whole numbers by size."""
+    kind, _, text = name.partition(" ")
+    return kind, int(text, 16) if kind == "int" else 0, text
+
+
 def normalised(cell: Cell, forms: Sequence[str]) -> Cell:
     """A key with its text in normal form C, without surrounding blanks, or in folded case, as far as asked for."""
     if not isinstance(cell, str):
@@ -193,17 +201,10 @@ def normalised(cell: Cell, forms: Sequence[str]) -> Cell:
     return text.casefold() if "casefold" in forms else text
 
 
-def printable(text: str) -> str:
-    """A key with bytes that are no text, which a table may hold, written as escapes."""
+def printable(key: Cell) -> str:
+    """A key as text, in which bytes that are no text are escapes; in hexadecimal where it is too long for Python."""
+    text = hex(key) if isinstance(key, int) and key.bit_length() > LONG_KEY else str(key)
     return text.encode("utf-8", "backslashreplace").decode()
-
-
-def mark(cell: Cell) -> Cell:
-    """What equal cells have in common, for a dictionary; None of a cell that is no value of any kind."""
-    if isinstance(cell, np.generic):
-        cell = cell.item()
-    known = isinstance(cell, (str, int, float, Decimal, datetime.date)) or type(cell).__name__ == "UUID"
-    return (type(cell), cell) if known else None
 
 
 def _digest(value: str) -> int:
@@ -235,20 +236,21 @@ class Persons:
     def add(self, cells: Cells) -> None:
         """Take the persons of further rows."""
         values, codes = cells.coded()
-        places = np.full(len(values) + 1, MISSING, np.int32)
-        known = self._known
-        for number, value in enumerate(values):
-            place = known.get(value) if type(value) is str or type(value) is int else None
-            places[number] = self._new(value) if place is None else place
-        self._codes.append(places[codes])
+        plain = set(map(type, values)) <= {str, int}  # true and 1.0 would be found as 1
+        known = map(self._known.get, values) if plain else repeat(None, len(values))
+        places = [self._new(value) if place is None else place for value, place in zip(values, known, strict=True)]
+        self._codes.append(np.array([*places, MISSING], np.int32)[codes])
 
     def _new(self, value: Cell) -> int:
         name = canonical(value)
-        if name is None:
+        if name is None or isinstance(value, datetime.date):
             return MISSING
         value = value.item() if isinstance(value, np.generic) else value
-        is_whole = isinstance(value, int) and not isinstance(value, bool)
-        mark: object = str(value) if isinstance(value, str) else int(value) if is_whole else (name,)  # type: ignore[call-overload]
+        mark: object = (name,)
+        if isinstance(value, str):
+            mark = str(value)
+        elif isinstance(value, int) and not isinstance(value, bool):
+            mark = int(value)
         place = self._known.setdefault(mark, len(self._digests))
         if place == len(self._digests):
             self._digests.append(_digest(name))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -46,12 +46,12 @@ class _Keys:
             return self._declared.get(name, MISSING if name is None else self._other)
         if name is None:
             return MISSING
-        self.shown.setdefault(name, bounding.printable(str(form)))
+        self.shown.setdefault(name, bounding.printable(form))
         return self._order.setdefault(name, len(self._order))
 
     def order(self) -> tuple[list[str], Narrow]:
         """The unknown keys in order, and the place of each code."""
-        known = sorted(self._order)
+        known = sorted(self._order, key=bounding.order)
         places = np.full(len(known) + 1, MISSING, np.int32)
         places[[self._order[name] for name in known]] = np.arange(len(known))
         return known, places
@@ -66,7 +66,7 @@ class _Equals:
     def add(self, cells: Cells) -> Narrow:
         """The numbers of some rows."""
         distinct, codes = cells.coded()
-        marks = [(type(value), value if value.__hash__ else repr(value)) for value in distinct]
+        marks = [(type(value), value) for value in distinct]
         places = [self._known.setdefault(mark, len(self._known)) for mark in marks]
         return np.array([*places, MISSING], np.int32)[codes]
 

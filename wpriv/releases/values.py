@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from wpriv.files.columns import Cells
 from wpriv.numerics.arrays import Array
-from wpriv.releases.bounding import MISSING, Cell, Codes, Grid, exact_value
+from wpriv.releases.bounding import Cell, Codes, Grid, exact_value
 
 Mask = NDArray[np.bool_]
 MARGIN = 2.0**-50  # more than the relative error of a double that was read from text, over one of a step
@@ -33,6 +33,7 @@ def steps(cells: Cells, grid: Grid) -> tuple[Codes, Mask]:
         places, doubtful = _of_integers(whole, grid), np.zeros(len(whole), bool)
     else:
         places, doubtful = _of_floats(numbers.floats(), grid, exact=numbers.are_exact)
+        doubtful |= numbers.rounds
     return numbers.decided(places, doubtful, grid.steps)
 
 
@@ -48,8 +49,7 @@ def bins(cells: Cells, edges: Sequence[Decimal], *, dates: bool) -> tuple[Codes,
     numbers = _Numbers.of(cells, dates=dates)
     values, near = numbers.floats(), np.array([float(edge) for edge in edges])
     doubtful = np.isin(values, near)
-    if numbers.whole is not None:
-        doubtful |= np.abs(values) >= 2.0**53
+    doubtful |= numbers.rounds
     places = np.searchsorted(near, values, side="right").astype(np.int64) - 1
     return numbers.decided(places, doubtful, exact)
 
@@ -92,6 +92,11 @@ class _Numbers:
     def floats(self) -> Array:
         """The numbers nearest to the values."""
         return self.rounded if self.whole is None else self.whole.astype(np.float64)
+
+    @property
+    def rounds(self) -> Mask | bool:
+        """Which integers a double may not hold."""
+        return False if self.whole is None else np.abs(self.floats()) >= 2.0**53
 
     def decided(self, places: Codes, doubtful: Mask, exact: Callable[[Cell], int | None]) -> tuple[Codes, Mask]:
         """[n] the results of all cells, of which the doubtful and odd ones are found one by one."""
@@ -149,9 +154,8 @@ def _of_integers(whole: NDArray[Any], grid: Grid) -> Codes:
     if whole.dtype == np.uint64:
         whole = np.minimum(whole, np.uint64(max(high, 0)))
     numbers = np.clip(whole.astype(np.int64), low, high)
-    if grid.step == 1:
-        return np.clip(numbers, grid.least, grid.most)
     below, rest = np.divmod(numbers * grid.step.denominator, grid.step.numerator)
     up = 2 * rest > grid.step.numerator
     up |= (2 * rest == grid.step.numerator) & (below % 2 == 1)
-    return np.clip(below + up, grid.least, grid.most)
+    rounded: Codes = np.clip(below + up, grid.least, grid.most)
+    return rounded

@@ -147,7 +147,8 @@ class MatrixGauss(Mechanism):
         bounds = _bounded(self.strategy, _identity(self.strategy), self.separation, self.participations)
         return bounds.lower, bounds.upper
 
-    def _matrix(self) -> Array:
+    def matrix(self) -> Array:
+        """[n, n] the strategy C."""
         return _matrix(self.strategy, _identity(self.strategy), self.separation, self.participations)
 
     def in_bins(self, n: int, bins: int) -> Mechanism:
@@ -166,7 +167,7 @@ class MatrixGauss(Mechanism):
         if not _identity(strategy) and not strategies.steps_of(strategy):
             strategy += f"{',' if ':' in strategy else ':'}n={n}"
         placed = dataclasses.replace(self, strategy=strategy, separation=bins)
-        matrix = placed._matrix()
+        matrix = placed.matrix()
         if len(matrix) != n:
             raise UsageError(f"matrix-gauss: {strategy} has {len(matrix)} steps; found n = {n} = `bins` x `epochs`")
         if (negative := np.argwhere(matrix < 0)).size:
@@ -179,7 +180,7 @@ class MatrixGauss(Mechanism):
         return placed
 
     def pair_in_bins(self, bins: int) -> LossPair:
-        matrix = self._matrix()
+        matrix = self.matrix()
         moves = np.stack([matrix[:, place::bins].sum(axis=1) for place in range(bins)])
         return pair_in_bins(moves, self.sensitivity / self.sigma, self.pair())
 
@@ -203,7 +204,7 @@ class MatrixGauss(Mechanism):
 
     def computed(self) -> dict[str, Any]:
         lower, upper = self.sensitivity_bounds()
-        matrix = self._matrix()
+        matrix = self.matrix()
         return {
             "strategy_steps": len(matrix),
             "strategy_bands": bands(matrix),
@@ -214,7 +215,7 @@ class MatrixGauss(Mechanism):
 
     def reading(self) -> tuple[str, ...]:
         lower, upper = self.sensitivity_bounds()
-        size = len(self._matrix())
+        size = len(self.matrix())
         high = text(upper, up=True)
         value = f"= {high}, exact" if self._exact else f"between {text(lower, up=False)} and {high}"
         times = f", at most {self.participations} times" if self.participations else ""

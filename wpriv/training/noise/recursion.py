@@ -18,7 +18,8 @@ class Recursion:
     Args:
         draws: weights of z_t, z_(t-1), ..., which are drawn again, so that no vector is kept.
         memory: weights of w_(t-1), w_(t-2), ..., which are kept.
-        buffers: pairs of a weight and a decay d: the weight multiplies s_t, the sum of d^(k-1) z_(t-k), which is kept.
+        buffers: pairs of a weight and a decay d: the weight multiplies the sum of d^(k-1) draws_0 z_(t-k) over k, which
+            is kept.
     """
 
     draws: tuple[float, ...]
@@ -34,9 +35,10 @@ class Recursion:
     def words(self) -> str:
         """What is kept or drawn again, for statements."""
         if self.vectors:
-            return f"{self.vectors} vectors of earlier noise are kept"
+            return f"of earlier noise {self.vectors} vector{'s are' if self.vectors > 1 else ' is'} kept"
         again = len(self.draws) - 1
-        return f"that of the last {again} steps is drawn again from the stream" if again else "each step has its own"
+        steps = "step is" if again == 1 else f"{again} steps is"
+        return f"that of the last {steps} drawn again from the stream" if again else "each step has its own"
 
 
 def recursion(strategy: Strategy) -> Recursion:
@@ -51,7 +53,7 @@ def recursion(strategy: Strategy) -> Recursion:
         (strategy.bands - 1, Recursion((scale,), tuple((-scale * strategy.column[1 : strategy.bands]).tolist()))),
     ]
     if strategy.buffers:
-        buffers = tuple((-scale * weight, decay) for weight, decay in strategy.buffers)
+        buffers = tuple((-weight, decay) for weight, decay in strategy.buffers)
         forms.append((len(buffers), Recursion((scale,), (), buffers)))
     earlier, form = min(forms, key=lambda pair: pair[0])
     if earlier > MOST:
