@@ -17,6 +17,7 @@ import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
 from tests import blank_figures, nightly, waits  # noqa: E402
+from tests.postgres import postgres  # noqa: E402, F401
 
 waits.leave_out()
 # of every oracle, whichever modules share a process

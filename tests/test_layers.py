@@ -83,7 +83,9 @@ HOMES = {
     "flwr": ("flower",),
     "starlette": ("ledger/page.py",),
     "uvicorn": ("ledger/page.py",),
-    "sqlalchemy": ("ledger/store.py",),
+    "sqlalchemy": ("ledger/store.py", "releases/databases.py"),
+    "sqlglot": ("releases/databases.py", "releases/queries.py"),
+    "pyarrow": ("releases/arrow_tables.py",),
     "opacus": ("opacus",),
     "dp_accounting": ("dp_accounting",),
 }

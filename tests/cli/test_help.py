@@ -103,7 +103,7 @@ def test_every_page_has_two_to_four_examples_before_its_options(capsys, words):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", nightly.sharded(["", *PAGES], 2))
+@pytest.mark.parametrize("words", nightly.sharded(["", *PAGES], 3))
 def test_every_example_runs(capsys, tmp_path, monkeypatch, words):
     text = page(capsys, words)
     monkeypatch.chdir(tmp_path)

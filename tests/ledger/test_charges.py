@@ -226,6 +226,7 @@ def test_pld_is_refused_as_a_rule_by_name():
         ("gauss", Step(Laplace(scale=20)), "plain Gaussian noise alone"),
         ("basic", GAUSS, "has no bound"),
         ("residue", Step(Zcdp(rho=0.01)), "zcdp"),
+        ("rdp", Step(Dp(eps0=0.1, delta0=1e-9)), "Give `leaks`"),
     ],
 )
 def test_a_release_without_a_charge_is_refused_by_name(rule, step, words):

@@ -438,7 +438,7 @@ def test_four_writers_spend_exactly_the_limit(url):
     writers = [FORK.Process(target=spend_often, args=(url, 6, queue)) for _ in range(4)]
     for writer in writers:
         writer.start()
-    counts = [queue.get(timeout=120) for _ in writers]
+    counts = [queue.get(timeout=600) for _ in writers]
     for writer in writers:
         writer.join()
     assert sum(counts) == 20

@@ -379,7 +379,7 @@ def test_a_seed_marks_the_release(stays, tmp_path, capfd):
     assert code == 0
     assert "NOT PRIVATE" in stderr
     stored = json.loads((tmp_path / "out" / release_folder.RELEASE).read_text())
-    assert stored["answer"]["private"] is False
+    assert stored["private"] is False
 
 
 def test_a_number_is_a_float(stays, noiseless):

@@ -24,7 +24,13 @@ Rows = list[Json]
 
 def command(
     recipe: Annotated[Text, argument("RECIPE", "Instead of flags, a recipe of kind release.")] = None,
-    data: Annotated[Texts, option("FILE", "A CSV file with a header; repeatable, as one table.", group=TABLE)] = None,
+    data: Annotated[
+        Texts, option("FILE|URL", "CSV or Parquet files, which are one table; or a database.", group=TABLE)
+    ] = None,
+    table: Annotated[Text, option("NAME", "The table of a database.", group=TABLE)] = None,
+    where: Annotated[Text, option("SQL", "A condition on rows of --table.", group=TABLE)] = None,
+    query: Annotated[Text, option("SQL", "Instead: a SELECT, each row of which is of one person.", group=TABLE)] = None,
+    public: Annotated[Texts, option("TABLE", "In --query: a table that holds nobody; repeatable.", group=TABLE)] = None,
     person: Annotated[
         Text, option("COLUMN", "The column that names the person of a row; row: each row is one.", group=TABLE)
     ] = None,
@@ -97,12 +103,13 @@ def command(
     from wpriv.releases.release import release
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet)
+    read: Json = {"table": table, "where": where, "query": query, "public": public}
     limits: Json = {"max_groups": max_groups, "max_rows": max_rows}
     keyed: Json = {"column": by, "keys": _keys(keys), "other": other, "normalise": _words(normalise)}
     given: Json = {
         **{"person": person, "limits": limits, "by": keyed, "eps": eps, "delta": delta, "noise": flags.folded(noise)},
         **{"key_delta": key_delta, "records": records, "distinct": distinct, "nonnegative": nonnegative},
-        **{"data": {"null": null}, "seed": seed},
+        **{"data": {"null": null, **read}, "seed": seed},
     }
     numbers: Json = {
         **{"count": count, "sum": sum_, "mean": mean, "quantile": quantile, "histogram": histogram},
@@ -113,7 +120,7 @@ def command(
         asked = _Asked({name: texts or () for name, texts in numbers.items()})
         files, arguments = data, declaration.keywords(given, asked.outputs(overall, of, outside))
     else:
-        more: Json = {"null": null, "overall": overall, "histogram_of": of, "outside": outside}
+        more: Json = {**read, "null": null, "overall": overall, "histogram_of": of, "outside": outside}
         _refuse_beside(recipe, {**given, **limits, "by": by, "keys": keys, "other": other, **numbers, **more})
         files, arguments = declaration.of_recipe(recipe)
         if files is not None and data:
@@ -128,6 +135,7 @@ def command(
         raise UsageError("give --out DIR for the numbers and the ledger, or --dry-run")
     if mode == "quiet" and (dry_run or _several(arguments)):
         raise UsageError("--quiet prints the value of a single output; leave it out, or ask for one number")
+    output.doing("finding the noise" if dry_run else "releasing")
     spending: Json = {"ledger": ledger, "total": total, "max_eps": max_eps}
     result = release(files, out=out, fresh=fresh, dry_run=dry_run, **spending, **arguments)
     _print(result, mode, out, dry_run, about)
@@ -186,11 +194,13 @@ class _Asked:
         self.given = given
         self.types = _pairs([part for text in given["types"] for part in text.split(",")], "types", "days=number")
         self.bounds = _pairs(given["bounds"], "bounds", "days=0:60")
-        self.named = {
-            name: _pairs([text for text in given[name] if "=" in text], name, example)
-            for name, example in (("grid", "days=.01"), ("weight", "mean=2"), ("se", "persons=10"))
-        }
-        self.everywhere = {name: [text for text in given[name] if "=" not in text] for name in ("grid", "se")}
+        named = {name: [text for text in given[name] if "=" in text] for name in ("grid", "se")}
+        self.plain = {name: [text for text in given[name] if "=" not in text] for name in ("grid", "se")}
+        if twice := next((name for name, texts in self.plain.items() if len(texts) > 1), None):
+            raise UsageError(f"`{twice}` is given twice; give it once, or with the name of what it is for")
+        self.grid = _pairs(named["grid"], "grid", "days=.01")
+        self.of_outputs = {"weight": _pairs(given["weight"], "weight", "mean=2")}
+        self.of_outputs["se"] = _pairs(named["se"], "se", "persons=10")
 
     def outputs(self, overall: bool, of: str | None, outside: str | None) -> list[Output]:
         """The outputs, counts first."""
@@ -210,7 +220,7 @@ class _Asked:
         low, colon, high = self.bounds.get(column, "").partition(":")
         if not colon and column in self.bounds:
             raise UsageError(f"`bounds` are written as {column}=LO:HI; found {self.bounds[column]!r}")
-        step = self.named["grid"].get(column, next(iter(self.everywhere["grid"]), None))
+        step = self.grid.get(column, next(iter(self.plain["grid"]), None))
         return {"bounds": [low, high] if colon else None, "grid": step}
 
     def _weighted(self, outputs: Sequence[Output]) -> list[Output]:
@@ -219,8 +229,8 @@ class _Asked:
 
         known = sorted({name for each in outputs for name in (each.kind, each.name)})
         rows = list(outputs)
-        for flag in ("weight", "se"):
-            texts, all_of_them = self.named[flag], next(iter(self.everywhere.get(flag, ())), None)
+        for flag, texts in self.of_outputs.items():
+            all_of_them = next(iter(self.plain.get(flag, ())), None)
             if unknown := next((name for name in texts if name not in known), None):
                 raise UnknownName("output", unknown, known, place=f"`{flag}`")
             for place, each in enumerate(rows):
@@ -258,7 +268,13 @@ def _print(result: Released, mode: str, out: Path | None, dry_run: bool, about: 
         _print_table(rows)
         end = f"; written: {out}" if result.files else ""
         output.emit_words(f"{'would be ' if dry_run else ''}{result.sentence()}{end}")
-        facts = [*(_costs(result) if dry_run else ()), *result.in_all(), *_relative(rows, about)]
+        facts = [*(_costs(result) if dry_run else ()), *result.in_all()]
+        facts += result.expected(about) if about is not None else ()
+        facts += [
+            ("note", note)
+            for note in dict.fromkeys(row["note"] for row in rows if row["half_width"] is not None)
+            if note
+        ]
         if facts:
             output.emit_facts(facts)
     if result.stored:
@@ -266,15 +282,10 @@ def _print(result: Released, mode: str, out: Path | None, dry_run: bool, about: 
     output.warn(result.warnings)
 
 
-def _relative(rows: Rows, about: float | None) -> list[tuple[str, str]]:
-    """Standard errors as shares of a number that is expected."""
-    errors = [(row["name"], row["standard_error"]) for row in rows]
-    known = dict.fromkeys((name, error) for name, error in errors if isinstance(error, float))
-    return [] if about is None else [(f"{name} of {about:g}", f"{e / about:.2%} standard error") for name, e in known]
-
-
 def _print_table(rows: Rows) -> None:
     """A line for each number: key, output, value, half width and standard error."""
+    from wpriv.releases.release_folder import visible
+
     lines = []
     for row in rows:
         value = row["value"]
@@ -287,7 +298,7 @@ def _print_table(rows: Rows) -> None:
         else:
             low, high = row["interval"] or ("", "")
             about = "; ".join(filter(None, (f"{low} to {high} (95%)" if low != "" else "", row["note"])))
-        lines.append((key, str(row["name"]), shown, about))
+        lines.append((visible(key), str(row["name"]), shown, about))
     widths = [max((len(line[place]) for line in lines), default=0) for place in range(3)]
     for key, name, value, about in lines:
         parts = [key.ljust(widths[0])] * (widths[0] > 0) + [name.ljust(widths[1]), value.rjust(widths[2]), about]

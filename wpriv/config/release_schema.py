@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from wpriv.config.document import Key
-from wpriv.config.field_types import Count, Delta, Positive, Probability, StrictModel, Word, key, optional
+from wpriv.config.field_types import Count, Delta, Positive, Probability, StrictModel, Time, Word, key, optional
 
 Type = Literal["text", "integer", "number", "date"]
 Form = Literal["nfc", "strip", "casefold"]
@@ -34,14 +34,23 @@ class ReleaseData(StrictModel):
         "a file with a header, or a list of files that are one table; left out, --data names it"
     )
     name: Word | None = optional("instead: a table that was given in Python, which no recipe can read again")
+    url: Word | None = optional("instead: a database, as sqlite:///clinic.db or postgresql://user@host/clinic")
+    table: Word | None = optional("with url: the table")
+    where: Word | None = optional("with table: a condition on its rows, such as year = 2026")
+    query: Word | None = optional("with url, instead of table: a SELECT of which each row is of one person alone")
+    public: Words | None = optional("with query: tables that hold nobody, and may be joined on anything")
     types: dict[Word, Type] = Field(
         default_factory=dict, description="what columns hold: text, integer, number or date; else as the table says"
     )
     null: Words | None = optional("text that stands for a missing cell, such as NA, beside the empty one")
 
     def rules(self) -> Iterator[tuple[Key, str]]:
-        if self.file is not None and self.name is not None:
-            yield (), "data is a file, or a table that was given in Python; remove file or name"
+        sources = [name for name in ("file", "name", "url") if getattr(self, name) is not None]
+        if len(sources) > 1:
+            yield (), f"data is one of file, name and url; found {' and '.join(sources)}"
+        for name in ("table", "where", "query", "public"):
+            if getattr(self, name) is not None and self.url is None:
+                yield (name,), f"{name} is about a database; give its url"
 
 
 class ReleaseLimits(StrictModel):
@@ -117,6 +126,7 @@ class Release(StrictModel):
 
     kind: Literal["release"]
     source: Word | None = optional("where the job comes from; not used")
+    time: Time | None = optional("how long the recipe takes")
     data: ReleaseData | None = optional("the table")
     person: Word = key("the column that names the person of a row; row: each row is a person")
     limits: ReleaseLimits = Field(default_factory=ReleaseLimits, description="how much one person can do")
@@ -138,6 +148,9 @@ class Release(StrictModel):
             yield (), "give either eps or se: one of them is asked for, and the other follows"
         elif self.eps is None and self.se is None and len(errors) < len(self.outputs):
             yield (), "the key 'eps' is missing; or give se, the standard error of every output"
+        for place, output in enumerate(self.outputs):
+            if output.overall and self.by is None:
+                yield ("outputs", place, "overall"), "overall is for all keys together; it needs by"
         if self.person != "row":
             yield from self._missing_limits()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 Values = Sequence[object] | NDArray[Any]
 Codes = NDArray[np.int32]
 Places = NDArray[np.int64]
+TEXT, INTEGER, NUMBER, DATE, BOOLEAN, UUIDS = "text", "integer", "number", "date", "boolean", "uuid"
+TYPES = (TEXT, INTEGER, NUMBER, DATE, BOOLEAN, UUIDS)
 WORD = 64
 EPOCH = datetime.date(1970, 1, 1).toordinal()
 
@@ -63,6 +66,42 @@ class Block:
 
     count: int
     cells: Mapping[str, Cells]
+
+
+def coded(column: Sequence[object]) -> Cells:
+    """Objects as the distinct ones among them; what is neither text, number nor date is missing."""
+    kinds = set(map(type, column))
+    if kinds == {float}:
+        return Cells(np.array(column, np.float64))
+    if kinds == {int}:
+        try:
+            return Cells(np.array(column, np.int64))
+        except OverflowError:
+            pass
+    known: dict[object, int] = {}
+    if kinds <= {str, type(None)} or kinds <= {int, type(None)}:  # of one type, equal ones are the same
+        known = dict.fromkeys(column)  # type: ignore[assignment]
+        known = {value: place for place, value in enumerate(known)}
+        return Cells(list(known), np.fromiter(map(known.__getitem__, column), np.int32, len(column)))
+    values: list[object] = []
+    codes = np.empty(len(column), np.int32)
+    for row, cell in enumerate(column):
+        mark = _mark(cell)
+        if mark not in known:
+            known[mark] = len(values)
+            values.append(None if mark is None else cell)
+        codes[row] = known[mark]
+    return Cells(values, codes)
+
+
+def _mark(cell: object) -> object:
+    """What equal cells have in common, for a dictionary; None of NaN, and of a cell that is no value of any kind."""
+    if isinstance(cell, np.generic):
+        cell = cell.item()
+    if isinstance(cell, Decimal) and cell.is_nan():  # a signalling NaN can be neither hashed nor compared
+        return None
+    known = isinstance(cell, (str, int, float, Decimal, datetime.date)) or type(cell).__name__ == "UUID"
+    return (type(cell), cell) if known and cell == cell else None
 
 
 def _date(days: int) -> datetime.date | None:

@@ -29,7 +29,7 @@ from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported, UsageError
 from wpriv.ledger.filters import Filter
 from wpriv.numerics.arrays import Array
-from wpriv.numerics.numbers import decimal
+from wpriv.numerics.numbers import decimal, text
 
 # relative error of a moment and of a product, and of a charge as far as bisection goes
 MOMENT_ERROR, ROUNDING, WIDTH = Fraction(1, 10**10), Fraction(1, 10**15), 1e-5
@@ -114,6 +114,11 @@ def of_unit(unit: Unit, by: Filter, tier: int, count: int = 1) -> tuple[Fraction
         pairs = [run[0][0] for run in unit.process.directions()]
     mass = max(max(pair.mass_at_plus_infinity, pair.mass_at_minus_infinity) for pair in pairs)
     leak = _typed(mass, about.get("delta0"))
+    if leak > 0 and dict(by.accounts).get("A") == 0:
+        raise Unsupported(
+            f"{name} may reveal a record with probability {text(mass, up=True)}, and no part of delta is set aside for "
+            f"that. Give `leaks` at the start, such as a fiftieth of delta"
+        )
     if by.kind == "rdp":
         lam = np.array([by.order - 1])
         moments = [float(log_moment(pair, lam, finite=True)[0]) / lam[0] for pair in pairs]

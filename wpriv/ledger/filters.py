@@ -246,7 +246,10 @@ def gaussian_budget(eps: float, delta: float, plan: Process | None = None) -> fl
         bracket = evaluate.curve(plan.with_steps(steps), "pld", tol).delta_bracket(eps)
         return bracket.lower or 0.0, bracket.safe
 
-    least, most = ends(0.0, PLAN_TOL)
+    for tol in (PLAN_TOL, PLAN_TOL / 100):  # a wide bracket is no refusal
+        least, most = ends(0.0, tol)
+        if not least <= delta < most:
+            break
     if most > delta:
         state = "exceeds the limit" if least > delta else "is not shown to keep the limit: open"
         raise Unsupported(

@@ -106,7 +106,7 @@ def _fixed(process: Process, limit: Limit) -> int:
         low, high = (high if fits(high) else low), 2 * high
         if high * max(step.n for step in process.steps) > MOST:
             return MOST
-    while high - low > max(1, low // 1000):
+    while high - low > max(1, low // 10_000):
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low

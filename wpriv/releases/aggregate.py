@@ -5,22 +5,24 @@ What is printed follows from public parameters and from noisy integers alone.
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from typing import cast
 
 import numpy as np
 
-from wpriv.files.columns import Block
+from wpriv.files.columns import EPOCH, Block
 from wpriv.releases import bounding
 from wpriv.releases.bounding import Contributions
 from wpriv.releases.outputs import BinCounts, Column, Mean, Output, Quantile
 from wpriv.releases.plan import Plan
 from wpriv.releases.quantiles import Selection
 from wpriv.releases.rows import Rows
-from wpriv.releases.sampling import GAUSS, LEVEL, Noise
+from wpriv.releases.sampling import GAUSS, LAPLACE, LEVEL, Noise
 
 Z = 1.959963984540054  # the .975 quantile of the normal distribution
 SELECTED = "shown since its noisy count is above the threshold; near it counts are too large on average"
@@ -39,7 +41,8 @@ class Number:
         error: the standard error of its noise. half_width, interval: value +- half_width, in which it would lie
             without noise with a probability of ``LEVEL``; text.
         grid: spacing of the values, as text. noise: of each part, as plain data. weight: the share of the output.
-        parts: the noisy count and sum of a mean. note: what a reader has to know beside it.
+        parts: the noisy count and sum of a mean. ranks: within which a quantile is, with that probability.
+        dates: whether values are dates, as days since 1970-01-01. note: what a reader has to know beside it.
     """
 
     name: str
@@ -57,6 +60,8 @@ class Number:
     weight: float
     note: str
     parts: Mapping[str, int | None] | None = None
+    ranks: float | None = None
+    dates: bool = False
 
     def text(self) -> str | None:
         """The value as an exact decimal; of a mean to some digits."""
@@ -65,21 +70,22 @@ class Number:
     def as_dict(self) -> dict[str, object]:
         """The entry of ``outputs`` in JSON."""
         text = self.text()
-        value: object = int(text) if text is not None and "." not in text else text
+        plain = _date if self.dates else _plain
         return {
             "name": self.name,
             "kind": self.kind,
             "column": self.column,
             "key": self.key,
             **({} if self.bin is None else {"bin": self.bin}),
-            "value": value,
+            "value": None if text is None else plain(text),
             "standard_error": self.error,
             "half_width": None if self.half_width is None else _plain(self.half_width),
-            "interval": None if self.interval is None else [_plain(end) for end in self.interval],
+            "interval": None if self.interval is None else [plain(end) for end in self.interval],
             "level": LEVEL,
             "grid": self.grid,
             "noise": self.noise[0] if len(self.noise) == 1 else self.noise,
             **({} if self.parts is None else {"parts": dict(self.parts)}),
+            **({} if self.ranks is None else {"ranks": self.ranks}),
             "weight": self.weight,
             "note": self.note,
         }
@@ -87,6 +93,11 @@ class Number:
 
 def _plain(text: str) -> int | str:
     return text if "." in text else int(text)
+
+
+def _date(text: str) -> str:
+    """The date of a number of days since 1970-01-01."""
+    return datetime.date.fromordinal(round(Decimal(text)) + EPOCH).isoformat()
 
 
 def decimal_text(value: Fraction, digits: int) -> str:
@@ -222,6 +233,7 @@ def describe(
     grid = None if output.grid is None else decimal_text(step, digits)
     column = output.columns[0] if output.columns else None
     extra: dict[str, int | None] | None = None
+    ranks: float | None = None
     value: Fraction | None = None
     interval: tuple[str, str] | None = None
     error: float | None = None
@@ -229,7 +241,7 @@ def describe(
     if isinstance(output, Quantile):
         value = None if values is None else values[0] * step
         share = next(each for each in output.shares() if str(float(each)) == label[1])
-        ranks = selection(plan, output, parts[0], share).rank_error()
+        ranks = float(f"{selection(plan, output, parts[0], share).rank_error():.6g}")
         note = f"within {ranks:.4g} ranks of the best point with probability {LEVEL}"
     elif isinstance(output, Mean):
         digits = min(digits + 4, max(4, math.ceil(-math.log10(step))))
@@ -256,7 +268,7 @@ def describe(
     key, bin_ = label
     return Number(
         output.name, output.kind, column, key, bin_, value, digits, error, width, interval, grid, about, output.weight,
-        note, extra,
+        note, extra, ranks, output.grid is not None and output.grid.is_date,
     )  # fmt: skip
 
 
@@ -266,6 +278,22 @@ def _noise(plan: Plan, part: int) -> dict[str, object]:
         return {"mech": "exponential", "eps0": plan.noise.ranges[part], "sensitivity": plan.parts[part].sensitivity}
     name = "sigma" if noise.family == GAUSS else "scale"
     return {"mech": f"discrete-{noise.family}", name: noise.spread, "sensitivity": plan.parts[part].sensitivity}
+
+
+def errors_of_mean(row: Mapping[str, object], rows: float) -> tuple[float, float]:
+    """Half-widths of 95% of a mean of so many rows: of one in the middle of its bounds, and of one at their end.
+
+    Args:
+        row: the entry of ``outputs`` of a mean.
+    """
+    of_count, of_sum = cast(Sequence[dict[str, float]], row["noise"])
+    spreads = []
+    for about in (of_count, of_sum):
+        noise = Noise(GAUSS, about["sigma"]) if "sigma" in about else Noise(LAPLACE, about["scale"])
+        spreads.append(math.sqrt(noise.variance()))
+    farthest = of_sum["sensitivity"] / of_count["sensitivity"]  # from the middle, in steps
+    unit = Z * float(str(row["grid"])) / rows
+    return unit * spreads[1], unit * math.hypot(spreads[1], farthest * spreads[0])
 
 
 def mean(

@@ -207,16 +207,6 @@ def printable(key: Cell) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def mark(cell: Cell) -> Cell:
-    """What equal cells have in common, for a dictionary; None of NaN, and of a cell that is no value of any kind."""
-    if isinstance(cell, np.generic):
-        cell = cell.item()
-    if isinstance(cell, Decimal) and cell.is_nan():  # a signalling NaN can be neither hashed nor compared
-        return None
-    known = isinstance(cell, (str, int, float, Decimal, datetime.date)) or type(cell).__name__ == "UUID"
-    return (type(cell), cell) if known and cell == cell else None
-
-
 def _digest(value: str) -> int:
     raw = value.encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(raw, digest_size=8, key=b"wpriv.release").digest(), "little")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +17,9 @@ from wpriv.config.resolve import file_beside
 from wpriv.errors import UnknownName, UsageError
 from wpriv.files import STDIN
 from wpriv.releases.outputs import BinCounts, Count, Mean, Output, Quantile, Sum
+from wpriv.releases.tables import Query, is_url
 
+SQLITE = "sqlite:///"
 Row = Mapping[str, object]
 TYPES = ("integer", "number", "date", "text")
 COLUMNS: Mapping[str, Callable[..., Output]] = {"sum": Sum, "mean": Mean, "quantile": Quantile}
@@ -57,6 +61,7 @@ def keywords(data: Row, outputs: Sequence[Output]) -> dict[str, Any]:
     given = {name: data.get(name) for name in names} | {"by": by.get("column"), "null": about.get("null")}
     given |= {name: by.get(name) for name in ("keys", "other", "normalise")}
     given |= {name: limits.get(name) for name in ("max_groups", "max_rows")}
+    given |= {name: about.get(name) for name in ("table", "where", "query", "public")}
     return {name: value for name, value in given.items() if value is not None and value is not False} | {
         "outputs": outputs
     }
@@ -84,15 +89,25 @@ def of_recipe(name: str) -> tuple[list[str] | None, dict[str, Any]]:
             faults.append(document.diagnostic(("outputs", place), as_keys(str(error))))
     if document is not None and faults:
         raise refusal(document, faults)
+    url = about.get("url")
+    if isinstance(url, str):
+        file = url.removeprefix(SQLITE)
+        beside_it = file_beside(path.parent, file) if url.startswith(SQLITE) else None
+        return [url if beside_it is None else f"{SQLITE}{beside_it}"], keywords(data, outputs)
     if about.get("file") is None:
         return None, keywords(data, outputs)
     files = [about["file"]] if isinstance(about["file"], str) else cast(Sequence[str], about["file"])
     return [str(file_beside(path.parent, file) or path.parent / file) for file in files], keywords(data, outputs)
 
 
-def described_data(data: object) -> dict[str, object]:
-    """The key ``data`` of a recipe: the absolute paths of files, or the name of a table of Python."""
+def described_data(data: object, query: Query) -> dict[str, object]:
+    """The key ``data`` of a recipe: absolute paths of files, a URL without its password, or a table of Python."""
     listed = [data] if isinstance(data, (str, Path)) else data
+    if isinstance(listed, (list, tuple)) and len(listed) == 1 and is_url(listed[0]):
+        url = re.sub(r"(://[^/@:]*):[^/]*@", r"\1@", listed[0])
+        if url.startswith(SQLITE):
+            url = SQLITE + os.path.abspath(url.removeprefix(SQLITE))
+        return {"url": url} | {name: value for name, value in dataclasses.asdict(query).items() if value}
     if isinstance(listed, (list, tuple)) and listed and all(isinstance(path, (str, Path)) for path in listed):
         paths = [os.path.abspath(path) for path in listed]
         return {"file": paths[0] if len(paths) == 1 else paths}

@@ -10,7 +10,7 @@ from wpriv.releases import plan as planning
 from wpriv.releases.bounding import Cell, canonical, exact_decimal, exact_value, normalised
 from wpriv.releases.outputs import BinCounts, Column, Output
 from wpriv.releases.plan import ROW, Question
-from wpriv.releases.tables import table
+from wpriv.releases.tables import Query, table
 
 Facts = list[tuple[str, str]]
 
@@ -23,7 +23,8 @@ def diagnosed(data: object, **arguments: Any) -> Facts:
     Raises:
         UsageError: as for ``release``.
     """
-    source = table(data)
+    read = {name: arguments.pop(name) for name in ("table", "where", "query", "public") if name in arguments}
+    source = table(data, str(arguments.get("person")), Query(**read))
     question = planning.checked(planning.asked(**arguments), source)
     cells: dict[str, list[Cell]] = {name: [] for name in question.columns()}
     for block in source.blocks(question.columns()):

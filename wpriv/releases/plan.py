@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.process import Process
 from wpriv.errors import UsageError
+from wpriv.files.columns import BOOLEAN, DATE, INTEGER, NUMBER, TEXT, UUIDS
 from wpriv.numerics.numbers import number, positive_number, short, shown, text, whole
 from wpriv.releases import noise_plan, tables
 from wpriv.releases.bounding import Cell, canonical, normalised
@@ -82,6 +84,8 @@ class Question:
             raise UsageError("give `eps` or `se`: one of them is asked for, and the other follows")
         if self.budget.eps is None and without:
             raise UsageError(f"give `eps` of the whole release, or `se`, the standard error of {without[0]}")
+        if self.by is None and any(output.overall for output in self.outputs):
+            raise UsageError("`overall` is for all keys together: it needs `by`, or is left out")
         names = [(output.name, output.overall or self.by is None) for output in self.outputs]
         if len(set(names)) < len(names):
             raise UsageError("an output is asked for twice; its two answers would cost as much as two outputs")
@@ -194,7 +198,7 @@ def asked(
         person, tuple(with_error), Limits(*limits),
         Budget(None if eps is None else number(eps, "`eps`"), share, family, number(key_delta, "`key_delta`")), by,
         keys if keys is None or isinstance(keys, str) else tuple(keys), other, tuple(normalise), tuple(null), distinct,
-        nonnegative, None if records is None else positive_number(records, "`records`", whole=True),
+        nonnegative, None if records is None else positive_number(whole(records, "`records`"), "`records`", whole=True),
         None if seed is None else whole(seed, "`seed`"),
     )  # fmt: skip
 
@@ -272,22 +276,26 @@ def checked(question: Question, table: Table) -> Question:
     """
     if question.person != ROW:
         tables.require_column(table, question.person, "person")
+        tables.require_usable(table, question.person)
         tables.require_identifiers(table, question.person)
     elif ROW in table.columns:
         raise UsageError("`person` row makes each row a person, and there is a column of that name; rename it")
     if question.by is not None:
         tables.require_column(table, question.by, "by")
-        if table.types.get(question.by) == tables.NUMBER:
+        tables.require_usable(table, question.by)
+        if table.types.get(question.by) == NUMBER:
             raise UsageError(f"`by` {question.by} is a column of floats; keys are text, whole numbers or dates")
     for output in question.outputs:
         for name in output.columns:
             tables.require_column(table, name, output.kind)
-    typed = tuple(_typed(output, table) for output in question.outputs)
+            tables.require_usable(table, name)
+    types = tables.declared_types(table)
+    typed = tuple(_typed(output, types) for output in question.outputs)
     return replace(question, outputs=typed, keys=_typed_keys(question, table))
 
 
-def _typed(output: Output, table: Table) -> Output:
-    if isinstance(output, Column) and output.whole is None and table.types.get(output.column) == tables.INTEGER:
+def _typed(output: Output, types: Mapping[str, str]) -> Output:
+    if isinstance(output, Column) and output.whole is None and types.get(output.column) in (INTEGER, BOOLEAN):
         return replace(output, whole=True)
     return output
 
@@ -297,15 +305,19 @@ def _typed_keys(question: Question, table: Table) -> tuple[Cell, ...] | str | No
     if question.by is None or question.keys is None or isinstance(question.keys, str):
         return question.keys
     kind = table.types.get(question.by)
-    if kind == tables.TEXT:
+    if kind == TEXT:
         return tuple(map(str, question.keys))
-    read = {tables.INTEGER: _as_integer, tables.DATE: datetime.date.fromisoformat}.get(kind or "")
+    readers: dict[str, Callable[[str], Cell]] = {
+        INTEGER: _as_integer, BOOLEAN: _as_integer, DATE: datetime.date.fromisoformat, UUIDS: uuid.UUID
+    }  # fmt: skip
+    read = readers.get(kind or "")
     if read is None:
         return question.keys
     try:
         return tuple(read(key) if isinstance(key, str) else key for key in question.keys)
     except ValueError:
-        wanted = "whole numbers" if kind == tables.INTEGER else "dates such as 2026-01-31"
+        names = {INTEGER: "whole numbers", DATE: "dates such as 2026-01-31", UUIDS: "UUIDs"}
+        wanted = names.get(str(kind), "true or false")
         raise UsageError(f"`keys` of {question.by} must be {wanted}, as the column has them") from None
 
 

@@ -15,13 +15,13 @@ from wpriv.core.guarantee import Guarantee
 from wpriv.core.process import Process, Step
 from wpriv.errors import UsageError
 from wpriv.files.shown import Shown
-from wpriv.numerics.numbers import number, short, text
-from wpriv.releases import aggregate, declaration, release_folder
+from wpriv.numerics.numbers import number, positive_number, short, text
+from wpriv.releases import aggregate, declaration, release_folder, tables
 from wpriv.releases import plan as planning
 from wpriv.releases.bounding import Cell
 from wpriv.releases.outputs import Output
 from wpriv.releases.release_folder import Json, Payment
-from wpriv.releases.tables import table
+from wpriv.releases.tables import Query
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,6 +90,26 @@ class Released(Shown):
             ("in all", f"eps = {text(stated['epsilon'], up=True)} at delta {delta}, with what the ledger held before")
         ]
 
+    def expected(self, size: float) -> list[tuple[str, str]]:
+        """The noise of each output where a count or sum is about ``size``, or so many rows have a mean or quantile."""
+        known: dict[str, str] = {}
+        for row in self.rows:
+            name = " ".join(filter(None, (str(row["name"]), str(row.get("bin") or "") if "ranks" in row else "")))
+            if "ranks" in row:
+                ranks = row["ranks"]
+                assert isinstance(ranks, float)
+                known[f"{name} of {size:g} rows"] = f"within {ranks / size:.2%} of the rows"
+            elif isinstance(row["noise"], list):
+                low, high = aggregate.errors_of_mean(row, size)
+                known[f"{name} of {size:g} rows"] = (
+                    f"+- {low:.4g} (95%) at the middle of the bounds, {high:.4g} at an end"
+                )
+            else:
+                known.setdefault(
+                    f"{name} of {size:g}", f"{float(str(row['standard_error'])) / size:.2%} standard error"
+                )
+        return list(known.items())
+
     def facts(self) -> list[tuple[str, str]]:
         """The numbers."""
         return [(" ".join(filter(None, _label(row))), _shown(row)) for row in self.rows]
@@ -143,6 +163,10 @@ def release(
     fresh: bool = False,
     dry_run: bool = False,
     seed: int | None = None,
+    table: str = "",
+    where: str = "",
+    query: str = "",
+    public: Sequence[str] = (),
 ) -> Released:
     """Release counts, sums, means, histograms or quantiles of a table with noise: (eps, delta)-DP for each person.
 
@@ -150,7 +174,8 @@ def release(
     may be text such as ``1e-6``. docs/guides/release.md explains how to choose limits and bounds.
 
     Args:
-        data: the path of a CSV file, or of several; a data frame, or a mapping from names to columns.
+        data: the path of a file of CSV or Parquet, or of several; the URL of a database; a data frame, a table of
+            Arrow, or a mapping from names to columns; or an iterator of these.
         person: the column that names the person of a row; ``row`` makes each row a person.
         outputs: such as ``[Count(), Mean("days", 0, 60)]``.
         eps, delta: of the whole release; at delta 0 the noise is Laplace. se: instead of eps, the standard error of
@@ -168,6 +193,8 @@ def release(
         out: a folder for numbers, statement, recipe and ledger. The same release there is shown again and spends
             nothing. fresh: draw and spend anew.
         dry_run: read no row. seed: of repeatable noise, for tests.
+        table, where: of a database, the table and a condition on its rows. query: instead, one SELECT, of which every
+            row depends on rows of its own person, and on the tables that ``public`` names.
     Raises:
         UsageError: an argument is wrong, a limit is missing, or ``out`` holds another release. Unsupported: no noise
             meets the target. CheckFailed: the ledger would exceed ``max_eps``.
@@ -178,14 +205,17 @@ def release(
         distinct=distinct, nonnegative=nonnegative, records=records, seed=seed,
     )  # fmt: skip
     folder = None if out is None else Path(out)
-    recipe = question.describe(declaration.described_data(data))
+    read = Query(table, where, query, tuple(public))
+    recipe = question.describe(declaration.described_data(data, read))
     if folder is not None and not dry_run:
         stored = release_folder.stored(folder, recipe)
         if stored is not None and not fresh:
             return Released(stored, stored=str(stored["released"]))
-    source = table(data)
+    source = tables.table(data, person, read)
     question = planning.checked(question, source)
-    payment = Payment.of(ledger, folder, None if max_eps is None else number(max_eps, "`max_eps`"))
+    payment = Payment.of(
+        ledger, folder, None if max_eps is None else positive_number(number(max_eps, "`max_eps`"), "`max_eps`")
+    )
     if total:
         question = replace(question, budget=replace(question.budget, before=payment.before()))
     plan = planning.plan(question, source.name)

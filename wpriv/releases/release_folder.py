@@ -32,13 +32,13 @@ from wpriv.releases import plan as planning
 from wpriv.releases.aggregate import Number
 from wpriv.releases.plan import NOT_PRIVATE, ROW, Plan
 from wpriv.releases.sampling import LEVEL
-from wpriv.releases.tables import Table
+from wpriv.releases.tables import Table, declared_types
 
 Json = dict[str, object]
 SCHEMA = "wpriv.release/1"
 RELEASE, TABLE, STATEMENT, STATEMENT_TEXT = "release.json", "release.csv", "statement.json", "statement.md"
 RECIPE, LEDGER = "recipe.yaml", "ledger.jsonl"
-HEADER = ("key", "output", "value", "half_width", "lower", "upper", "standard_error")
+HEADER = ("key", "output", "value", "half_width", "lower", "upper", "standard_error", "note")
 MOST_LINES = 1_000_000
 NOT_COVERED = (
     "run time and memory, which depend on the data",
@@ -183,7 +183,7 @@ def answer(plan: Plan, numbers: Sequence[Number], receipt: Receipt) -> Json:
         "unit": unit,
         "adjacency": Adjacency.ADD_REMOVE.value,
         "limits": limits,
-        "outputs": [each.as_dict() for each in numbers],
+        "outputs": [_marked(each.as_dict(), question.seed) for each in numbers],
         "keys": keys,
         "guarantee": noise.guarantee.as_dict(),
         "total": None if receipt.total is None else receipt.total.as_dict(),
@@ -197,6 +197,11 @@ def answer(plan: Plan, numbers: Sequence[Number], receipt: Receipt) -> Json:
         "released": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "version": __version__,
     }
+
+
+def _marked(row: Json, seed: int | None) -> Json:
+    """An output, which says that it is not private where the seed is fixed."""
+    return row if seed is None else {**row, "note": "; ".join(filter(None, ("NOT PRIVATE", str(row["note"]))))}
 
 
 def _statement(plan: Plan, unit: str) -> str:
@@ -227,7 +232,9 @@ def stored(folder: Path, recipe: Json) -> Json | None:
     file = folder / RELEASE
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
-        request, answered = data["request"], data["answer"]
+        if data["schema"] != SCHEMA:
+            raise ValueError(SCHEMA)
+        request, answered = data["request"], {name: data[name] for name in data if name != "request"}
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -236,7 +243,6 @@ def stored(folder: Path, recipe: Json) -> Json | None:
         raise UsageError(f"{file} is not a release; name another folder with `out`") from None
     if request != _digest(recipe):
         raise UsageError(f"{folder} holds another release; name another folder with `out`")
-    assert isinstance(answered, dict)  # as ``write`` left it
     return answered
 
 
@@ -255,7 +261,7 @@ def write(folder: Path, recipe: Json, answer: Json, source: Table) -> tuple[Path
         STATEMENT: json.dumps(plain(_facts(folder, answer, source)), indent=1) + "\n",
         STATEMENT_TEXT: _markdown(answer, rows),
         RECIPE: "\n".join(lines) + "\n",
-        RELEASE: json.dumps({"request": _digest(recipe), "answer": plain(answer)}, indent=1) + "\n",
+        RELEASE: json.dumps(plain({**answer, "request": _digest(recipe)}), indent=1) + "\n",
     }
     for name, content in contents.items():
         raw = content.encode("utf-8", "backslashreplace")  # keys may hold bytes that are no text
@@ -276,7 +282,7 @@ def _facts(folder: Path, answer: Json, source: Table) -> Json:
         **{name: answer[name] for name in keys},
         "guarantees": [answer["guarantee"]],
         "ledger": ledger,
-        "data": {"name": source.name, "columns": list(source.columns), "types": dict(source.types)},
+        "data": {"name": source.name, "columns": list(source.columns), "types": dict(declared_types(source))},
         "not_covered": list(NOT_COVERED),
         "versions": {"wpriv": answer["version"]},
     }
@@ -287,14 +293,20 @@ def cells(row: Json) -> tuple[object, ...]:
     interval = row["interval"]
     low, high = interval if isinstance(interval, list) else ("", "")
     key = " ".join(str(row[name]) for name in ("key", "bin") if row.get(name) is not None)
-    return key, row["name"], row["value"], row["half_width"], low, high, row["standard_error"]
+    return key, row["name"], row["value"], row["half_width"], low, high, row["standard_error"], row["note"]
+
+
+def visible(text: str) -> str:
+    """Text of a table in one line, with ends of lines and characters that control a terminal as escapes."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def _markdown(answer: Json, rows: Sequence[Json]) -> str:
-    table = ["| key | output | value | +- | lower | upper | standard error |", "|---|---|---|---|---|---|---|"]
+    table = ["| key | output | value | +- | lower | upper | standard error | note |", f"{'|---' * 8}|"]
     for row in rows:
-        shown = ("" if cell is None else str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells(row))
+        shown = ("" if cell is None else visible(str(cell)).replace("|", "\\|") for cell in cells(row))
         table.append(f"| {' | '.join(shown)} |")
     warnings = answer["warnings"]
     assert isinstance(warnings, list)
-    return "\n".join(["# Release", "", *warnings, str(answer["statement"]), "", *table, ""])
+    others = [line for line in warnings if line != NOT_PRIVATE]  # with which the statement begins
+    return "\n".join(["# Release", "", *others, str(answer["statement"]), "", *table, ""])

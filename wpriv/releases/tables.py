@@ -1,11 +1,11 @@
-"""The tables of releases: CSV files and data frames, of which first the columns are known, and later the rows are read.
+"""The tables of releases: files, databases and data frames, whose columns are known first, and rows are read later.
 
 No message says anything about a row: not a cell, not a place, not a count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +13,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from wpriv.errors import MissingResource, UnknownName, UsageError, of_file
+from wpriv.errors import MissingResource, UnknownName, UsageError, of_file, require
 from wpriv.files import csv_columns, csv_tables
-from wpriv.files.columns import Block, Cells
+from wpriv.files.columns import BOOLEAN, DATE, INTEGER, NUMBER, TEXT, TYPES, Block, Cells, coded
 from wpriv.files.csv_tables import CsvError
-from wpriv.releases import bounding
 
-TEXT, INTEGER, NUMBER, DATE = "text", "integer", "number", "date"
-TYPES = (TEXT, INTEGER, NUMBER, DATE)
 ROWS = 2**20  # of a block
 
 
@@ -96,15 +93,14 @@ class Frame:
 
     @classmethod
     def open(cls, frame: Any) -> Frame:
-        """Note the columns, and which of them have floats or dates.
-
-        That all cells are whole numbers is often what pandas found in the cells, of which no noise may depend.
-        """
+        """Note the columns and their types, which pandas often finds in the cells: see ``declared_types``."""
         names = tuple(frame.columns if hasattr(frame, "columns") else frame)
         if len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
             raise UsageError("the columns of a table must have different names, all of them text; rename them")
+        if any(getattr(frame[name], "ndim", 1) != 1 for name in names):
+            raise UsageError("each column of a table has one cell in a row; found an array of several dimensions")
         kinds = {name: getattr(getattr(frame[name], "dtype", None), "kind", "O") for name in names}
-        types = {"f": NUMBER, "c": NUMBER, "M": DATE}
+        types = {"f": NUMBER, "c": NUMBER, "i": INTEGER, "u": INTEGER, "b": BOOLEAN, "M": DATE}
         return cls(frame, names, {name: types.get(kind, "") for name, kind in kinds.items()})
 
     def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
@@ -122,8 +118,8 @@ def _array(column: Any) -> Any:
     """A column as an array of numbers or dates without missing ones, or as a sequence of objects."""
     kind = getattr(getattr(column, "dtype", None), "kind", "O")
     array = np.asarray(column) if kind in "iubfM" else column
-    if isinstance(array, np.ndarray) and array.dtype.kind in "iubfM":
-        return array
+    if isinstance(array, np.ndarray) and array.dtype.kind == kind and kind in "iubfM":
+        return array  # of integers, some of which are missing, pandas makes floats
     return column.tolist() if hasattr(column, "tolist") else list(column)
 
 
@@ -136,53 +132,138 @@ def _cells(column: Any) -> Cells:
         places = np.where(np.isnat(days), -1, np.arange(len(days))).astype(np.int32)
         return Cells(days.astype(np.int64), places, dates=True)
     wide = {"f": np.float64, "i": np.int64, "u": np.uint64}.get(column.dtype.kind, np.bool_)
-    return Cells(column.astype(wide, copy=False))
+    with np.errstate(over="ignore"):  # a number beyond float64 is infinite, and nothing says so
+        return Cells(column.astype(wide, copy=False))
 
 
-def coded(column: Sequence[object]) -> Cells:
-    """Objects as the distinct ones among them; what is neither text, number nor date is missing."""
-    kinds = set(map(type, column))
-    known: dict[object, int] = {}
-    if kinds <= {str, type(None)} or kinds <= {int, type(None)}:  # of one type, equal ones are the same
-        known = dict.fromkeys(column)  # type: ignore[assignment]
-        known = {value: place for place, value in enumerate(known)}
-        return Cells(list(known), np.fromiter(map(known.__getitem__, column), np.int32, len(column)))
-    values: list[object] = []
-    codes = np.empty(len(column), np.int32)
-    for row, cell in enumerate(column):
-        mark = bounding.mark(cell)
-        if mark not in known:
-            known[mark] = len(values)
-            values.append(None if mark is None else cell)
-        codes[row] = known[mark]
-    return Cells(values, codes)
+@dataclass(frozen=True, eq=False)
+class Chunks:
+    """Tables that are read one after the other, with the same columns of the same types."""
+
+    first: Table
+    rest: Iterator[object]
+    name: str = "the table"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.first.columns
+
+    @property
+    def types(self) -> Mapping[str, str]:
+        return self.first.types
+
+    def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
+        yield from self.first.blocks(columns)
+        for chunk in self.rest:
+            further = table(chunk)
+            if any(name not in further.columns or further.types[name] != self.types[name] for name in columns):
+                raise UsageError(
+                    "the chunks of `data` must have the same columns of the same types; read them as text, for "
+                    "example by pandas.read_csv(path, dtype=str, chunksize=100000)"
+                )
+            yield from further.blocks(columns)
 
 
-def table(data: object) -> Table:
-    """Open a table: the path of a CSV file or several, a data frame, or a mapping from names to columns.
+@dataclass(frozen=True)
+class Query:
+    """What is read of a database, beside its URL: a ``table``, perhaps ``where`` a condition holds; or a ``query``,
+    in which ``public`` names the tables that hold nobody."""
 
+    table: str = ""
+    where: str = ""
+    query: str = ""
+    public: tuple[str, ...] = ()
+
+
+def table(data: object, person: str = "", query: Query = Query()) -> Table:
+    """Open a table: files of CSV or Parquet, the URL of a database, a data frame, a table of Arrow, a mapping from
+    names to columns, or an iterator of these.
+
+    Args:
+        person, query: of a database: the column of the person, and what is read.
     Raises:
-        UsageError: it is none of them. MissingResource: a file does not exist.
+        UsageError: it is none of them, or the query is refused. MissingResource: a file or a package is missing.
     """
-    if isinstance(data, (str, Path)):
-        data = [data]
-    if isinstance(data, (list, tuple)) and data and all(isinstance(path, (str, Path)) for path in data):
-        paths = [Path(path) for path in data]
-        for path in paths:
-            if path.suffix.lower() not in (".csv", ".txt"):
-                raise UsageError(f"`data` must be CSV files; found {path.name}")
-            if not path.is_file():
-                raise MissingResource(f"`data` {path}: there is no such file")
-        return CsvFiles.open(paths)
-    if isinstance(data, Mapping) or (hasattr(data, "columns") and hasattr(data, "dtypes")):
+    listed = [data] if isinstance(data, (str, Path)) else data
+    is_named = isinstance(listed, (list, tuple)) and all(isinstance(each, (str, Path)) for each in listed)
+    if isinstance(listed, (list, tuple)) and listed and is_named:
+        if any(is_url(each) for each in listed):
+            return _in_database(list(map(str, listed)), person, query)
+        if query != Query():
+            raise UsageError("`table`, `where`, `query` and `public` are for databases, such as sqlite:///clinic.db")
+        return _in_files([Path(each) for each in listed])
+    if isinstance(data, Mapping) or hasattr(data, "iloc"):
         return Frame.open(data)
-    raise UsageError(f"`data` must be a path of a CSV file, or a data frame; found {type(data).__name__}")
+    if hasattr(data, "__arrow_c_stream__"):
+        require("pyarrow", "a table of Arrow")
+        from wpriv.releases.arrow_tables import ArrowTable
+
+        return ArrowTable.open(data)
+    if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
+        chunks = iter(data)
+        first = next(chunks, None)
+        if first is not None and not isinstance(first, (str, bytes, tuple, list)):
+            return Chunks(table(first), chunks)
+    raise UsageError(
+        f"`data` must be a file of CSV or Parquet, the URL of a database, or a data frame; found {type(data).__name__}"
+    )
+
+
+def is_url(data: object) -> bool:
+    """Whether ``data`` names a database."""
+    return isinstance(data, str) and "://" in data
+
+
+def _in_files(paths: Sequence[Path]) -> Table:
+    kinds = {path.suffix.lower() for path in paths}
+    csv, parquet = kinds <= {".csv", ".txt"}, kinds <= {".parquet", ".pq"}
+    if not csv and not parquet:
+        raise UsageError(
+            f"`data` must be files of CSV (.csv, .txt) or of Parquet (.parquet), all of one kind; found "
+            f"{', '.join(path.name for path in paths)}"
+        )
+    for path in paths:
+        if not path.is_file():
+            raise MissingResource(f"`data` {path}: there is no such file")
+    if csv:
+        return CsvFiles.open(paths)
+    require("pyarrow", "a file of Parquet")
+    from wpriv.releases.arrow_tables import ParquetFiles
+
+    return ParquetFiles.open(paths)
+
+
+def _in_database(urls: Sequence[str], person: str, query: Query) -> Table:
+    if len(urls) > 1:
+        raise UsageError("`data` must be one database; several tables in it are joined by `query`")
+    for package in ("sqlalchemy", "sqlglot"):
+        require(package, "a table in a database", extra="release")
+    from wpriv.releases.databases import Database
+
+    return Database.open(urls[0], person, table=query.table, where=query.where, query=query.query, public=query.public)
 
 
 def require_column(table: Table, column: str, argument: str) -> None:
     """Refuse a name that is no column; the columns are public."""
     if column not in table.columns:
         raise UnknownName("column", column, table.columns, place=f"`{argument}`")
+
+
+def declared_types(table: Table) -> Mapping[str, str]:
+    """The types of a schema, which are public; none of a frame, where one cell of text makes text of a column.
+
+    Neither noise nor a statement may follow from those of a frame.
+    """
+    first = table.first if isinstance(table, Chunks) else table
+    return {} if isinstance(first, Frame) else table.types
+
+
+def require_usable(table: Table, column: str) -> None:
+    """Refuse a column of a type, such as a list, that holds neither text nor numbers nor dates."""
+    if table.types.get(column, "") not in ("", *TYPES):
+        raise UsageError(
+            f"{column} holds {table.types[column]}; releases read text, numbers, booleans, dates, timestamps and UUIDs"
+        )
 
 
 def require_identifiers(table: Table, person: str) -> None:

@@ -363,11 +363,11 @@ class CorrelatedNoise:
 
     def normal(self, count: int, scale: float = 1.0, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return [count] numbers of the next step's noise, for z of standard deviation ``scale``."""
-        return self._next(lambda noise: noise.normal(count, 1.0, torch.float64)).mul(scale).to(dtype)
+        return self._next(lambda noise, weight: noise.normal(count, weight, torch.float64), scale).to(dtype)
 
     def normal_at(self, places: Sequence[tuple[int, int]], count: int, scale: float = 1.0) -> Tensor:
         """Return some of the numbers of ``normal(count, scale)`` in float64; see ``Noise.normal_at``."""
-        return self._next(lambda noise: noise.normal_at(places, count)).mul_(scale)
+        return self._next(lambda noise, weight: noise.normal_at(places, count, weight), scale)
 
     def noisy_sum(self, parts: Sequence[Tensor], scale: float, grid: float) -> list[Tensor] | None:
         """Return the rounded sums of ``Noise.noisy_sum`` with the next step's noise, where no vector is kept."""
@@ -381,28 +381,28 @@ class CorrelatedNoise:
             self._note(state)
         return sums
 
-    def _next(self, draw: Callable[[Noise], Tensor]) -> Tensor:
-        """The next step's noise, for z of standard deviation 1; ``draw`` draws the z of a step from a source."""
+    def _next(self, draw: Callable[[Noise, float], Tensor], scale: float) -> Tensor:
+        """The next step's noise, for z of standard deviation ``scale``; ``draw`` draws z of a weight from a source."""
         state, form = self.source.state(), self.recursion
-        fresh = draw(self.source)
-        noise = fresh * form.draws[0]
+        noise = draw(self.source, form.draws[0])
         for weight, key in zip(form.draws[1:], self.keys, strict=False):
             self.again.restore(key)
-            noise.add_(draw(self.again), alpha=weight)
+            noise.add_(draw(self.again, weight))
         self._note(state)
+        if not form.vectors:
+            return noise.mul_(scale)
         for weight, vector in zip(form.memory, self.vectors, strict=False):
             noise.add_(vector, alpha=weight)
         if form.memory:
-            # the vector that leaves has room for the one that comes
-            room = self.vectors.pop() if len(self.vectors) == len(form.memory) else torch.empty_like(noise)
-            self.vectors.insert(0, room.copy_(noise))
-        if form.buffers and not self.vectors:
-            self.vectors = [torch.zeros_like(noise) for _ in form.buffers]
-        if form.buffers:
-            for (weight, decay), vector in zip(form.buffers, self.vectors, strict=True):
-                noise.add_(vector, alpha=weight)
-                vector.mul_(decay).add_(fresh)
-        return noise
+            self.vectors = [noise, *self.vectors][: len(form.memory)]
+            return noise * scale
+        vectors = self.vectors or [torch.zeros_like(noise) for _ in form.buffers]
+        total = noise.clone()
+        for (weight, decay), vector in zip(form.buffers, vectors, strict=True):
+            total.add_(vector, alpha=weight)
+            torch.add(noise, vector, alpha=decay, out=vector)
+        self.vectors = vectors
+        return total.mul_(scale)
 
     def _note(self, state: str) -> None:
         self.keys = [state, *self.keys][: len(self.recursion.draws) - 1]

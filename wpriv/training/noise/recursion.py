@@ -18,7 +18,8 @@ class Recursion:
     Args:
         draws: weights of z_t, z_(t-1), ..., which are drawn again, so that no vector is kept.
         memory: weights of w_(t-1), w_(t-2), ..., which are kept.
-        buffers: pairs of a weight and a decay d: the weight multiplies s_t, the sum of d^(k-1) z_(t-k), which is kept.
+        buffers: pairs of a weight and a decay d: the weight multiplies the sum of d^(k-1) draws_0 z_(t-k) over k, which
+            is kept.
     """
 
     draws: tuple[float, ...]
@@ -52,7 +53,7 @@ def recursion(strategy: Strategy) -> Recursion:
         (strategy.bands - 1, Recursion((scale,), tuple((-scale * strategy.column[1 : strategy.bands]).tolist()))),
     ]
     if strategy.buffers:
-        buffers = tuple((-scale * weight, decay) for weight, decay in strategy.buffers)
+        buffers = tuple((-weight, decay) for weight, decay in strategy.buffers)
         forms.append((len(buffers), Recursion((scale,), (), buffers)))
     earlier, form = min(forms, key=lambda pair: pair[0])
     if earlier > MOST:
