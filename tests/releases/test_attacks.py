@@ -8,6 +8,7 @@ import io
 import itertools
 import json
 import math
+import sqlite3
 from decimal import Decimal
 from fractions import Fraction
 
@@ -241,9 +242,16 @@ def test_no_array_raises_or_warns(array, recwarn):
     """A warning of numpy goes to standard error, and says that some cell is too large."""
     table = {"id": list(range(4)), "x": array}
     for dates, ends in ((False, (-10, 60)), (True, ("2026-01-01", "2026-12-31"))):
-        outputs = [Sum("x", *ends, dates=dates), Quantile("x", *ends, dates=dates), BinCounts("x", ends, dates=dates)]
+        outputs = [Mean("x", *ends, dates=dates), Quantile("x", *ends, dates=dates), BinCounts("x", ends, dates=dates)]
         assert len(values(release(table, outputs=outputs, max_rows=1, max_groups=1, distinct=True, **PURE))) == 3
     assert not recwarn.list
+
+
+def test_dates_are_no_persons():
+    """A date of a timestamp would make one person of all who came on a day."""
+    days = np.array(["2026-01-01T08:00", "2026-01-01T09:00"], "M8[m]")
+    with pytest.raises(UsageError, match="column of dates"):
+        release({"id": days}, outputs=[Count()], **PURE)
 
 
 def test_a_column_of_several_dimensions_is_refused_before_anything_is_spent(tmp_path):
@@ -526,3 +534,77 @@ def test_two_answers_to_one_question_are_one(tmp_path, capfd):
 def test_each_row_as_a_person_counts_each_row(noiseless):
     table = {"id": ["p"] * 7}
     assert values(release(table, outputs=[Count(), Count("rows")], **{**PURE, "person": "row"})) == [7, 7]
+
+
+# queries
+
+
+@pytest.fixture
+def clinic(tmp_path):
+    """A database in which one person has values that make functions of SQL fail."""
+    pytest.importorskip("sqlglot")
+    with sqlite3.connect(tmp_path / "clinic.db") as connection:
+        connection.execute("CREATE TABLE stays (patient text, ward text, days integer, note text)")
+        rows = [(f"p{i}", "A", i % 9, "fine") for i in range(40)]
+        rows += [("evil", "A", 2**62, "evil"), ("evil", "A", 2**62, None), ("evil", None, "oops", b"\xff")]
+        connection.executemany("INSERT INTO stays VALUES (?, ?, ?, ?)", rows)
+    connection.close()
+    return f"sqlite:///{tmp_path / 'clinic.db'}"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT patient, SUM(days) AS days FROM stays GROUP BY patient",
+        "SELECT patient, AVG(days) AS days FROM stays GROUP BY patient HAVING SUM(days) > 1",
+        "SELECT patient, days * days * days AS days FROM stays",
+        "SELECT patient, days / 0 AS days FROM stays WHERE CAST(note AS integer) = 0",
+    ],
+)
+def test_no_value_of_a_person_makes_a_query_fail(clinic, noiseless, query):
+    """The sum of 2^62 and 2^62 is an error in SQLite: exit codes would tell whether that person is in the table."""
+    whole = sqlite3.connect(clinic.removeprefix("sqlite:///"))
+    with pytest.raises(sqlite3.OperationalError, match="overflow"):
+        whole.execute("SELECT SUM(days) FROM stays WHERE typeof(days) = 'integer'").fetchall()
+    whole.close()
+    outputs = [Count(), Sum("days", 0, 60)]
+    seen = [
+        values(release(clinic, query=each, outputs=outputs, max_rows=1, **{**PURE, "person": "patient"}))
+        for each in (query, f"SELECT patient, days FROM ({query}) AS q WHERE patient <> 'evil'")
+    ]
+    assert seen[0][0] - seen[1][0] in (0, 1)
+    assert 0 <= seen[0][1] - seen[1][1] <= 60
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT patient, SUM(x) AS x FROM stays GROUP BY patient",  # of doubles
+        "SELECT patient FROM stays WHERE patient = 'evil' AND note LIKE 'evil\\'",
+        f"SELECT patient FROM stays WHERE patient = 'evil' AND note LIKE '{'%a' * 30_000}'",
+        "SELECT patient FROM stays WHERE patient = 'evil' AND EXTRACT(nothing FROM day) = 1",
+        "SELECT patient FROM stays WHERE patient = 'evil' AND CAST('2026-13' || '-45' AS date) > day",
+        "SELECT patient FROM stays WHERE CASE WHEN patient = 'evil' THEN CAST(CAST('a' AS text) AS integer) END = 1",
+        "SELECT patient, s || s AS s FROM (SELECT patient, note || note AS s FROM stays) AS q",
+    ],
+)
+def test_an_analyst_cannot_make_a_query_fail_for_one_person(query):
+    pytest.importorskip("sqlglot")
+    from wpriv.releases import queries
+
+    with pytest.raises(UsageError, match="which is refused"):
+        queries.checked(query, "patient", (), queries.POSTGRES)
+    if "LIKE" in query and len(query) > 1000:
+        with pytest.raises(UsageError, match="which is refused"):
+            queries.checked(query, "patient", (), queries.SQLITE)
+
+
+def test_what_cannot_fail_on_a_value_is_accepted():
+    pytest.importorskip("sqlglot")
+    from wpriv.releases import queries
+
+    for query in (
+        "SELECT patient, days FROM stays WHERE day >= CAST('2026-01-01' AS date) AND days < 2 * 30 AND note LIKE '%a_'",
+        "SELECT patient, COUNT(*) AS n, MAX(days) AS days FROM stays GROUP BY patient HAVING MAX(days) > -5",
+    ):
+        assert "stays" in queries.checked(query, "patient", (), queries.POSTGRES)

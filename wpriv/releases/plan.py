@@ -84,6 +84,8 @@ class Question:
             raise UsageError("give `eps` or `se`: one of them is asked for, and the other follows")
         if self.budget.eps is None and without:
             raise UsageError(f"give `eps` of the whole release, or `se`, the standard error of {without[0]}")
+        if self.by is None and any(output.overall for output in self.outputs):
+            raise UsageError("`overall` is for all keys together: it needs `by`, or is left out")
         names = [(output.name, output.overall or self.by is None) for output in self.outputs]
         if len(set(names)) < len(names):
             raise UsageError("an output is asked for twice; its two answers would cost as much as two outputs")
@@ -287,12 +289,13 @@ def checked(question: Question, table: Table) -> Question:
         for name in output.columns:
             tables.require_column(table, name, output.kind)
             tables.require_usable(table, name)
-    typed = tuple(_typed(output, table) for output in question.outputs)
+    types = tables.declared_types(table)
+    typed = tuple(_typed(output, types) for output in question.outputs)
     return replace(question, outputs=typed, keys=_typed_keys(question, table))
 
 
-def _typed(output: Output, table: Table) -> Output:
-    if isinstance(output, Column) and output.whole is None and table.types.get(output.column) in (INTEGER, BOOLEAN):
+def _typed(output: Output, types: Mapping[str, str]) -> Output:
+    if isinstance(output, Column) and output.whole is None and types.get(output.column) in (INTEGER, BOOLEAN):
         return replace(output, whole=True)
     return output
 

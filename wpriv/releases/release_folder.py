@@ -32,13 +32,13 @@ from wpriv.releases import plan as planning
 from wpriv.releases.aggregate import Number
 from wpriv.releases.plan import NOT_PRIVATE, ROW, Plan
 from wpriv.releases.sampling import LEVEL
-from wpriv.releases.tables import Frame, Table
+from wpriv.releases.tables import Table, declared_types
 
 Json = dict[str, object]
 SCHEMA = "wpriv.release/1"
 RELEASE, TABLE, STATEMENT, STATEMENT_TEXT = "release.json", "release.csv", "statement.json", "statement.md"
 RECIPE, LEDGER = "recipe.yaml", "ledger.jsonl"
-HEADER = ("key", "output", "value", "half_width", "lower", "upper", "standard_error")
+HEADER = ("key", "output", "value", "half_width", "lower", "upper", "standard_error", "note")
 MOST_LINES = 1_000_000
 NOT_COVERED = (
     "run time and memory, which depend on the data",
@@ -183,7 +183,7 @@ def answer(plan: Plan, numbers: Sequence[Number], receipt: Receipt) -> Json:
         "unit": unit,
         "adjacency": Adjacency.ADD_REMOVE.value,
         "limits": limits,
-        "outputs": [each.as_dict() for each in numbers],
+        "outputs": [_marked(each.as_dict(), question.seed) for each in numbers],
         "keys": keys,
         "guarantee": noise.guarantee.as_dict(),
         "total": None if receipt.total is None else receipt.total.as_dict(),
@@ -197,6 +197,11 @@ def answer(plan: Plan, numbers: Sequence[Number], receipt: Receipt) -> Json:
         "released": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "version": __version__,
     }
+
+
+def _marked(row: Json, seed: int | None) -> Json:
+    """An output, which says that it is not private where the seed is fixed."""
+    return row if seed is None else {**row, "note": "; ".join(filter(None, ("NOT PRIVATE", str(row["note"]))))}
 
 
 def _statement(plan: Plan, unit: str) -> str:
@@ -267,7 +272,6 @@ def write(folder: Path, recipe: Json, answer: Json, source: Table) -> tuple[Path
 def _facts(folder: Path, answer: Json, source: Table) -> Json:
     """The statement as plain data; of the table only what is public."""
     keys = ("private", "unit", "adjacency", "limits", "keys", "total", "statement", "seed", "warnings")
-    types = {} if isinstance(source, Frame) else dict(source.types)  # those of a frame may follow from its cells
     ledger = answer["ledger"]
     if isinstance(ledger, dict) and "://" not in ledger["file"]:
         # from the folder, so that the ledger is found where both are moved
@@ -278,7 +282,7 @@ def _facts(folder: Path, answer: Json, source: Table) -> Json:
         **{name: answer[name] for name in keys},
         "guarantees": [answer["guarantee"]],
         "ledger": ledger,
-        "data": {"name": source.name, "columns": list(source.columns), "types": types},
+        "data": {"name": source.name, "columns": list(source.columns), "types": dict(declared_types(source))},
         "not_covered": list(NOT_COVERED),
         "versions": {"wpriv": answer["version"]},
     }
@@ -289,7 +293,7 @@ def cells(row: Json) -> tuple[object, ...]:
     interval = row["interval"]
     low, high = interval if isinstance(interval, list) else ("", "")
     key = " ".join(str(row[name]) for name in ("key", "bin") if row.get(name) is not None)
-    return key, row["name"], row["value"], row["half_width"], low, high, row["standard_error"]
+    return key, row["name"], row["value"], row["half_width"], low, high, row["standard_error"], row["note"]
 
 
 def visible(text: str) -> str:
@@ -298,10 +302,11 @@ def visible(text: str) -> str:
 
 
 def _markdown(answer: Json, rows: Sequence[Json]) -> str:
-    table = ["| key | output | value | +- | lower | upper | standard error |", "|---|---|---|---|---|---|---|"]
+    table = ["| key | output | value | +- | lower | upper | standard error | note |", f"{'|---' * 8}|"]
     for row in rows:
         shown = ("" if cell is None else visible(str(cell)).replace("|", "\\|") for cell in cells(row))
         table.append(f"| {' | '.join(shown)} |")
     warnings = answer["warnings"]
     assert isinstance(warnings, list)
-    return "\n".join(["# Release", "", *warnings, str(answer["statement"]), "", *table, ""])
+    others = [line for line in warnings if line != NOT_PRIVATE]  # with which the statement begins
+    return "\n".join(["# Release", "", *others, str(answer["statement"]), "", *table, ""])
