@@ -2,7 +2,7 @@
 
 ``python -m benchmarks transport``, ``sinkhorn``, ``training``, ``gradient``, ``attacks``, ``allocation``,
 ``correlated``, ``accountants``, ``verifier``, ``truth``, ``audits``, ``ledger`` or ``releases`` runs another one, in
-the file of that name. Tables are printed as Markdown, and with ``--out`` also written to DIR/benchmarks.md and DIR/benchmarks.csv.
+the file of that name. Tables are printed as Markdown, and with ``--out`` also written to DIR/benchmarks.md and .csv.
 """
 
 from __future__ import annotations
