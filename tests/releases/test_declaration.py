@@ -287,6 +287,17 @@ def test_a_dry_run_gives_the_errors_of_means_and_quantiles_of_so_many_rows(folde
     assert said["quantile days 0.9 of 500 rows"] == f"within {ranks / 500:.2%} of the rows"
 
 
+def test_a_release_without_a_number_is_a_table_without_rows(folder, capfd):
+    about = {"person": "patient", "by": "ward", "keys": "unknown", "max_groups": 1, "eps": 1, "delta": 1e-6}
+    assert release("stays.csv", outputs=[Count()], noise="laplace", out="report", **about).table == []
+    code, out, _ = call(capfd, "release", "report/recipe.yaml", "--out", "report", "--csv")
+    assert code == 0
+    assert out.split() == ["key,output,value,half_width,lower,upper,standard_error,note"]
+    code, _, err = call(capfd, "plot", "report")
+    assert code == 2
+    assert "no number to draw" in err
+
+
 def test_a_seed_marks_every_number(folder):
     release("stays.csv", outputs=[Count(), Quantile("days", 0, 60)], eps=3, delta=0, max_rows=1, person="patient",
             seed=1, out="report")  # fmt: skip
