@@ -8,6 +8,7 @@ import io
 import itertools
 import json
 import math
+import sqlite3
 from decimal import Decimal
 from fractions import Fraction
 
@@ -200,16 +201,18 @@ def test_cells_of_files_move_sums_by_no_more_than_the_bound(tmp_path, noiseless)
         assert values(result)[1] == 11
 
 
-def test_types_of_a_frame_that_one_cell_changes_change_no_noise():
-    """One cell of text makes text of a column of pandas; noise and grid must not follow."""
+def test_types_of_a_frame_that_one_cell_changes_are_seen_nowhere(tmp_path):
+    """A cell of text makes text of a column of pandas, an empty one floats: neither noise nor statement may follow."""
     pandas = pytest.importorskip("pandas")
-    plain, other = (pandas.read_csv(io.StringIO(f"id,x\n1,1\n2,2\n3,{cell}\n")) for cell in ("4", "oops"))
-    assert plain["x"].dtype != other["x"].dtype
+    frames = [pandas.read_csv(io.StringIO(f"id,x\n1,1\n2,2\n3,{cell}\n")) for cell in ("4", "oops", "")]
+    assert len({str(frame["x"].dtype) for frame in frames}) == 3
     shown = []
-    for frame in (plain, other):
-        (row,) = release(frame, outputs=[Sum("x", 0, 5)], max_rows=1, **PURE).rows
-        shown.append([row[name] for name in ("grid", "standard_error", "half_width", "noise")])
-    assert shown[0] == shown[1]
+    for place, frame in enumerate(frames):
+        out = tmp_path / str(place)
+        (row,) = release(frame, outputs=[Sum("x", 0, 5)], max_rows=1, out=out, **PURE).rows
+        statement = json.loads((out / "statement.json").read_text())
+        shown.append([*(row[name] for name in ("grid", "standard_error", "half_width", "noise")), statement["data"]])
+    assert shown[0] == shown[1] == shown[2]
 
 
 def test_how_a_column_is_stored_changes_no_contribution(noiseless):
@@ -220,6 +223,41 @@ def test_how_a_column_is_stored_changes_no_contribution(noiseless):
     for output in (Sum("x", 0, 2**60 * 4, 2**20), BinCounts("x", (0, 2**60 + 2**19, 2**60 + 2**19 + 1, 2**62))):
         seen = [values(release({**people, "x": x}, outputs=[output], max_groups=1, **about)) for x in stored]
         assert all(each == seen[0] for each in seen)
+
+
+ARRAYS = [
+    np.array([1, np.longdouble("1e4000"), np.nan, -np.inf], np.longdouble),
+    np.array([1.7e308, np.inf, np.nan, 5e-324]), np.array([1e38, np.inf, np.nan, -0.0], np.float32),
+    np.array([1, np.inf, np.nan, 0], np.float16), np.array([2**64 - 1, 0, 2**63, 1], np.uint64),
+    np.array([-(2**63), 2**63 - 1, 0, 1]), np.array([True, False] * 2), np.array([1, 2, 3, 4], "m8[s]"),
+    np.array(["NaT", "2026-01-02", "1677-09-22", "2262-04-11"], "M8[ns]"),
+    np.array(["NaT", "2026", "-9999", "290000"], "M8[Y]"), np.array([b"1", b"\xff", b"", b"x"]),
+    np.array(["1", "nan", "", "x"]), np.array([1j] * 4), np.zeros(4, "V3"), np.zeros(4, [("a", "i4")]),
+    np.array([None, [1], {}, np.nan], object),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("array", ARRAYS, ids=lambda array: str(array.dtype))
+def test_no_array_raises_or_warns(array, recwarn):
+    """A warning of numpy goes to standard error, and says that some cell is too large."""
+    table = {"id": list(range(4)), "x": array}
+    for dates, ends in ((False, (-10, 60)), (True, ("2026-01-01", "2026-12-31"))):
+        outputs = [Mean("x", *ends, dates=dates), Quantile("x", *ends, dates=dates), BinCounts("x", ends, dates=dates)]
+        assert len(values(release(table, outputs=outputs, max_rows=1, max_groups=1, distinct=True, **PURE))) == 3
+    assert not recwarn.list
+
+
+def test_dates_are_no_persons():
+    """A date of a timestamp would make one person of all who came on a day."""
+    days = np.array(["2026-01-01T08:00", "2026-01-01T09:00"], "M8[m]")
+    with pytest.raises(UsageError, match="column of dates"):
+        release({"id": days}, outputs=[Count()], **PURE)
+
+
+def test_a_column_of_several_dimensions_is_refused_before_anything_is_spent(tmp_path):
+    with pytest.raises(UsageError, match="one cell in a row"):
+        release({"id": [1, 2], "x": np.zeros((2, 2))}, outputs=[Sum("x", 0, 5)], max_rows=1, out=tmp_path / "o", **PURE)
+    assert not (tmp_path / "o").exists()
 
 
 # errors
@@ -315,6 +353,17 @@ def test_unknown_keys_come_in_their_order_and_not_by_appearance(noiseless):
             delta=1e-6,
         )
         assert [(row["key"], row["value"]) for row in result.rows] == [("-3", 20), ("2", 40), ("10", 50), ("16", 30)]
+
+
+def test_a_key_of_many_persons_neither_forges_lines_nor_controls_the_terminal(tmp_path, capfd):
+    path = written(tmp_path / "t.csv", [(f"p{i}", "B  persons  7\n\x1b[2J\rA|", "1") for i in range(60)])
+    words = ["release", "--data", path, "--person", "id", "--by", "key", "--keys", "unknown", "--max-groups", "1"]
+    words += ["--count", "persons", "--eps", "1", "--delta", "1e-6", "--noise", "laplace", "--out", tmp_path / "out"]
+    code, stdout, _ = call(capfd, *words)
+    assert code == 0
+    assert stdout.startswith("B  persons  7\\n\\x1b[2J\\rA|  persons  ")
+    assert "\x1b" not in (tmp_path / "out" / "statement.md").read_text()
+    assert json.loads((tmp_path / "out" / "release.json").read_text())["answer"]["outputs"][0]["key"].endswith("\rA|")
 
 
 def test_keys_that_no_cell_can_be_are_refused():
@@ -485,3 +534,77 @@ def test_two_answers_to_one_question_are_one(tmp_path, capfd):
 def test_each_row_as_a_person_counts_each_row(noiseless):
     table = {"id": ["p"] * 7}
     assert values(release(table, outputs=[Count(), Count("rows")], **{**PURE, "person": "row"})) == [7, 7]
+
+
+# queries
+
+
+@pytest.fixture
+def clinic(tmp_path):
+    """A database in which one person has values that make functions of SQL fail."""
+    pytest.importorskip("sqlglot")
+    with sqlite3.connect(tmp_path / "clinic.db") as connection:
+        connection.execute("CREATE TABLE stays (patient text, ward text, days integer, note text)")
+        rows = [(f"p{i}", "A", i % 9, "fine") for i in range(40)]
+        rows += [("evil", "A", 2**62, "evil"), ("evil", "A", 2**62, None), ("evil", None, "oops", b"\xff")]
+        connection.executemany("INSERT INTO stays VALUES (?, ?, ?, ?)", rows)
+    connection.close()
+    return f"sqlite:///{tmp_path / 'clinic.db'}"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT patient, SUM(days) AS days FROM stays GROUP BY patient",
+        "SELECT patient, AVG(days) AS days FROM stays GROUP BY patient HAVING SUM(days) > 1",
+        "SELECT patient, days * days * days AS days FROM stays",
+        "SELECT patient, days / 0 AS days FROM stays WHERE CAST(note AS integer) = 0",
+    ],
+)
+def test_no_value_of_a_person_makes_a_query_fail(clinic, noiseless, query):
+    """The sum of 2^62 and 2^62 is an error in SQLite: exit codes would tell whether that person is in the table."""
+    whole = sqlite3.connect(clinic.removeprefix("sqlite:///"))
+    with pytest.raises(sqlite3.OperationalError, match="overflow"):
+        whole.execute("SELECT SUM(days) FROM stays WHERE typeof(days) = 'integer'").fetchall()
+    whole.close()
+    outputs = [Count(), Sum("days", 0, 60)]
+    seen = [
+        values(release(clinic, query=each, outputs=outputs, max_rows=1, **{**PURE, "person": "patient"}))
+        for each in (query, f"SELECT patient, days FROM ({query}) AS q WHERE patient <> 'evil'")
+    ]
+    assert seen[0][0] - seen[1][0] in (0, 1)
+    assert 0 <= seen[0][1] - seen[1][1] <= 60
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT patient, SUM(x) AS x FROM stays GROUP BY patient",  # of doubles
+        "SELECT patient FROM stays WHERE patient = 'evil' AND note LIKE 'evil\\'",
+        f"SELECT patient FROM stays WHERE patient = 'evil' AND note LIKE '{'%a' * 30_000}'",
+        "SELECT patient FROM stays WHERE patient = 'evil' AND EXTRACT(nothing FROM day) = 1",
+        "SELECT patient FROM stays WHERE patient = 'evil' AND CAST('2026-13' || '-45' AS date) > day",
+        "SELECT patient FROM stays WHERE CASE WHEN patient = 'evil' THEN CAST(CAST('a' AS text) AS integer) END = 1",
+        "SELECT patient, s || s AS s FROM (SELECT patient, note || note AS s FROM stays) AS q",
+    ],
+)
+def test_an_analyst_cannot_make_a_query_fail_for_one_person(query):
+    pytest.importorskip("sqlglot")
+    from wpriv.releases import queries
+
+    with pytest.raises(UsageError, match="which is refused"):
+        queries.checked(query, "patient", (), queries.POSTGRES)
+    if "LIKE" in query and len(query) > 1000:
+        with pytest.raises(UsageError, match="which is refused"):
+            queries.checked(query, "patient", (), queries.SQLITE)
+
+
+def test_what_cannot_fail_on_a_value_is_accepted():
+    pytest.importorskip("sqlglot")
+    from wpriv.releases import queries
+
+    for query in (
+        "SELECT patient, days FROM stays WHERE day >= CAST('2026-01-01' AS date) AND days < 2 * 30 AND note LIKE '%a_'",
+        "SELECT patient, COUNT(*) AS n, MAX(days) AS days FROM stays GROUP BY patient HAVING MAX(days) > -5",
+    ):
+        assert "stays" in queries.checked(query, "patient", (), queries.POSTGRES)

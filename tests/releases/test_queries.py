@@ -50,7 +50,8 @@ def rows_of(query, *, without=None):
         connection.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", kept)
     cursor = connection.execute(query)
     place = [column[0] for column in cursor.description].index("patient")
-    return sorted((str(row[place]).lower(), repr(row)) for row in cursor)
+    rows = [tuple(int(x) if isinstance(x, float) and x.is_integer() else x for x in row) for row in cursor]
+    return sorted((str(row[place]).lower(), repr(row)) for row in rows)
 
 
 @pytest.mark.parametrize("query", ALLOWED)

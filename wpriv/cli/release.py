@@ -285,6 +285,8 @@ def _print(result: Released, mode: str, out: Path | None, dry_run: bool, about: 
 
 def _print_table(rows: Rows) -> None:
     """A line for each number: key, output, value, half width and standard error."""
+    from wpriv.releases.release_folder import visible
+
     lines = []
     for row in rows:
         value = row["value"]
@@ -297,7 +299,7 @@ def _print_table(rows: Rows) -> None:
         else:
             low, high = row["interval"] or ("", "")
             about = "; ".join(filter(None, (f"{low} to {high} (95%)" if low != "" else "", row["note"])))
-        lines.append((key, str(row["name"]), shown, about))
+        lines.append((visible(key), str(row["name"]), shown, about))
     widths = [max((len(line[place]) for line in lines), default=0) for place in range(3)]
     for key, name, value, about in lines:
         parts = [key.ljust(widths[0])] * (widths[0] > 0) + [name.ljust(widths[1]), value.rjust(widths[2]), about]

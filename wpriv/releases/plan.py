@@ -198,7 +198,7 @@ def asked(
         person, tuple(with_error), Limits(*limits),
         Budget(None if eps is None else number(eps, "`eps`"), share, family, number(key_delta, "`key_delta`")), by,
         keys if keys is None or isinstance(keys, str) else tuple(keys), other, tuple(normalise), tuple(null), distinct,
-        nonnegative, None if records is None else positive_number(whole(records, "`records`"), "`records`"),
+        nonnegative, None if records is None else positive_number(whole(records, "`records`"), "`records`", whole=True),
         None if seed is None else whole(seed, "`seed`"),
     )  # fmt: skip
 
@@ -289,12 +289,13 @@ def checked(question: Question, table: Table) -> Question:
         for name in output.columns:
             tables.require_column(table, name, output.kind)
             tables.require_usable(table, name)
-    typed = tuple(_typed(output, table) for output in question.outputs)
+    types = tables.declared_types(table)
+    typed = tuple(_typed(output, types) for output in question.outputs)
     return replace(question, outputs=typed, keys=_typed_keys(question, table))
 
 
-def _typed(output: Output, table: Table) -> Output:
-    if isinstance(output, Column) and output.whole is None and table.types.get(output.column) in (INTEGER, BOOLEAN):
+def _typed(output: Output, types: Mapping[str, str]) -> Output:
+    if isinstance(output, Column) and output.whole is None and types.get(output.column) in (INTEGER, BOOLEAN):
         return replace(output, whole=True)
     return output
 

@@ -18,13 +18,14 @@ from wpriv.errors import UsageError
 from wpriv.numerics.numbers import shown
 
 ROW = "row"
+LONGEST_PATTERN = 1000
 SQLITE, POSTGRES = "sqlite", "postgres"
 # what a condition or a selected value may be made of, whose result depends on its row alone and cannot fail
 _VALUES = (
     *(exp.Column, exp.Identifier, exp.Literal, exp.Null, exp.Boolean, exp.Star, exp.Alias, exp.Paren, exp.Var),
     *(exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between, exp.In, exp.Is),
     *(exp.Like, exp.ILike, exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Lower, exp.Upper, exp.Trim, exp.Length),
-    *(exp.DPipe, exp.Extract, exp.DataType),
+    exp.DataType,
 )
 _AGGREGATES = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
 # SQLite has a value for what fails elsewhere: NULL for a division by 0, 0 for text that is no number
@@ -33,7 +34,8 @@ _WORDS = {
     exp.Subquery: "a subquery in a condition or value", exp.Select: "a subquery in a condition or value",
     exp.Exists: "a subquery in a condition", exp.Window: "a window function", exp.Rand: "random()",
     exp.Placeholder: "a parameter", exp.Parameter: "a parameter", exp.CurrentDate: "the current date",
-    exp.CurrentTimestamp: "the current time",
+    exp.CurrentTimestamp: "the current time", exp.DPipe: "||, which fails on values that are too long",
+    exp.Extract: "EXTRACT, which fails on some types of values (compare dates: day >= '2026-01-01')",
 }  # fmt: skip
 _CLAUSES = {
     "limit": "LIMIT", "offset": "OFFSET", "with_": "WITH", "qualify": "QUALIFY", "windows": "a window", "into": "INTO",
@@ -82,6 +84,8 @@ def checked(query: str, person: str, public: Sequence[str], dialect: str) -> str
     if len(statements) != 1 or not isinstance(statements[0], exp.Select):
         raise UsageError("`query` must be one SELECT, without UNION, WITH and other statements")
     _Check("" if person == ROW else person, tuple(public), dialect, "`query`").select(statements[0])
+    for each in list(statements[0].find_all(exp.Sum)):  # in SQLite, where a sum of whole numbers fails if it overflows
+        each.set("this", exp.Mul(this=exp.Literal.number("1.0"), expression=exp.Paren(this=each.this)))
     return statements[0].sql(dialect=dialect, comments=False)
 
 
@@ -231,20 +235,33 @@ class _Check:
                 if isinstance(node, exp.Distinct) and isinstance(node.parent, exp.Count):
                     continue
                 if grouped and isinstance(node, _AGGREGATES):
+                    if self.dialect == POSTGRES and isinstance(node, (exp.Sum, exp.Avg)):
+                        found = f"the aggregate {node.sql_name()}"
+                        raise self._refuse(
+                            found, "it fails where numbers overflow; select the column, and release its sum"
+                        )
                     continue
-                if isinstance(node, _MAY_FAIL) and (self.dialect == SQLITE or _is_constant(node)):
+                if isinstance(node, _MAY_FAIL) and (self.dialect == SQLITE or _fails_at_once(node)):
                     continue
                 if isinstance(node, _MAY_FAIL):
                     found = node.sql(self.dialect)[:60]
                     raise self._refuse(found, "it fails on some values, and a failure shows them; select the column")
-                if isinstance(node, (exp.Like, exp.ILike)) and not isinstance(node.expression, exp.Literal):
-                    raise self._refuse("LIKE with a pattern from the table", "write the pattern")
+                if isinstance(node, (exp.Like, exp.ILike)):
+                    self._like(node.expression)
                 if isinstance(node, exp.In) and node.args.get("query") is not None:
                     raise self._refuse("a subquery in a condition")
                 if isinstance(node, exp.AggFunc) and not grouped:
                     raise self._refuse(UNGROUPED)
                 if type(node) not in allowed:
                     raise self._refuse(_what(node))
+
+    def _like(self, pattern: exp.Expression) -> None:
+        """Refuse patterns that fail on the values that come as far as their end, or that are too long to be tried."""
+        if not isinstance(pattern, exp.Literal):
+            raise self._refuse("LIKE with a pattern from the table", "write the pattern")
+        text = str(pattern.this)
+        if len(text) > LONGEST_PATTERN or (len(text) - len(text.rstrip("\\"))) % 2:
+            raise self._refuse("LIKE with a pattern that may fail", "write one of 1,000 characters that ends in no \\")
 
 
 def _what(node: exp.Expression) -> str:
@@ -278,5 +295,17 @@ def _sides(term: exp.Expression) -> tuple[exp.Column, exp.Column] | None:
     return None
 
 
-def _is_constant(node: exp.Expression) -> bool:
-    return not any(isinstance(each, (exp.Column, exp.Subquery, exp.Select)) for each in node.walk())
+def _fails_at_once(node: exp.Expression) -> bool:
+    """Whether PostgreSQL computes it before it reads a row: written values with a type, and arithmetic on dates and
+    numbers that are written."""
+    if isinstance(node, exp.Cast):
+        return isinstance(node.this, exp.Literal)
+    if isinstance(node, exp.Literal):
+        return not node.is_string
+    parts = [part for part in (node.this, node.args.get("expression")) if isinstance(part, exp.Expression)]
+    return isinstance(node, (*_MAY_FAIL, exp.Paren)) and all(
+        part.to.this == exp.DataType.Type.DATE and isinstance(part.this, exp.Literal)
+        if isinstance(part, exp.Cast)
+        else _fails_at_once(part)
+        for part in parts
+    )

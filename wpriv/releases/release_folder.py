@@ -32,7 +32,7 @@ from wpriv.releases import plan as planning
 from wpriv.releases.aggregate import Number
 from wpriv.releases.plan import NOT_PRIVATE, ROW, Plan
 from wpriv.releases.sampling import LEVEL
-from wpriv.releases.tables import Table
+from wpriv.releases.tables import Table, declared_types
 
 Json = dict[str, object]
 SCHEMA = "wpriv.release/1"
@@ -282,7 +282,7 @@ def _facts(folder: Path, answer: Json, source: Table) -> Json:
         **{name: answer[name] for name in keys},
         "guarantees": [answer["guarantee"]],
         "ledger": ledger,
-        "data": {"name": source.name, "columns": list(source.columns), "types": dict(source.types)},
+        "data": {"name": source.name, "columns": list(source.columns), "types": dict(declared_types(source))},
         "not_covered": list(NOT_COVERED),
         "versions": {"wpriv": answer["version"]},
     }
@@ -296,10 +296,15 @@ def cells(row: Json) -> tuple[object, ...]:
     return key, row["name"], row["value"], row["half_width"], low, high, row["standard_error"], row["note"]
 
 
+def visible(text: str) -> str:
+    """Text of a table in one line, with ends of lines and characters that control a terminal as escapes."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
 def _markdown(answer: Json, rows: Sequence[Json]) -> str:
     table = ["| key | output | value | +- | lower | upper | standard error | note |", f"{'|---' * 8}|"]
     for row in rows:
-        shown = ("" if cell is None else str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells(row))
+        shown = ("" if cell is None else visible(str(cell)).replace("|", "\\|") for cell in cells(row))
         table.append(f"| {' | '.join(shown)} |")
     warnings = answer["warnings"]
     assert isinstance(warnings, list)

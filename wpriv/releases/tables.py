@@ -15,7 +15,7 @@ import numpy as np
 
 from wpriv.errors import MissingResource, UnknownName, UsageError, of_file, require
 from wpriv.files import csv_columns, csv_tables
-from wpriv.files.columns import DATE, NUMBER, TEXT, TYPES, Block, Cells, coded
+from wpriv.files.columns import BOOLEAN, DATE, INTEGER, NUMBER, TEXT, TYPES, Block, Cells, coded
 from wpriv.files.csv_tables import CsvError
 
 ROWS = 2**20  # of a block
@@ -93,15 +93,14 @@ class Frame:
 
     @classmethod
     def open(cls, frame: Any) -> Frame:
-        """Note the columns, and which of them have floats or dates.
-
-        That all cells are whole numbers is often what pandas found in the cells, of which no noise may depend.
-        """
+        """Note the columns and their types, which pandas often finds in the cells: see ``declared_types``."""
         names = tuple(frame.columns if hasattr(frame, "columns") else frame)
         if len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
             raise UsageError("the columns of a table must have different names, all of them text; rename them")
+        if any(getattr(frame[name], "ndim", 1) != 1 for name in names):
+            raise UsageError("each column of a table has one cell in a row; found an array of several dimensions")
         kinds = {name: getattr(getattr(frame[name], "dtype", None), "kind", "O") for name in names}
-        types = {"f": NUMBER, "c": NUMBER, "M": DATE}
+        types = {"f": NUMBER, "c": NUMBER, "i": INTEGER, "u": INTEGER, "b": BOOLEAN, "M": DATE}
         return cls(frame, names, {name: types.get(kind, "") for name, kind in kinds.items()})
 
     def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
@@ -133,7 +132,8 @@ def _cells(column: Any) -> Cells:
         places = np.where(np.isnat(days), -1, np.arange(len(days))).astype(np.int32)
         return Cells(days.astype(np.int64), places, dates=True)
     wide = {"f": np.float64, "i": np.int64, "u": np.uint64}.get(column.dtype.kind, np.bool_)
-    return Cells(column.astype(wide, copy=False))
+    with np.errstate(over="ignore"):  # a number beyond float64 is infinite, and nothing says so
+        return Cells(column.astype(wide, copy=False))
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,6 +249,15 @@ def require_column(table: Table, column: str, argument: str) -> None:
         raise UnknownName("column", column, table.columns, place=f"`{argument}`")
 
 
+def declared_types(table: Table) -> Mapping[str, str]:
+    """The types of a schema, which are public; none of a frame, where one cell of text makes text of a column.
+
+    Neither noise nor a statement may follow from those of a frame.
+    """
+    first = table.first if isinstance(table, Chunks) else table
+    return {} if isinstance(first, Frame) else table.types
+
+
 def require_usable(table: Table, column: str) -> None:
     """Refuse a column of a type, such as a list, that holds neither text nor numbers nor dates."""
     if table.types.get(column, "") not in ("", *TYPES):
@@ -258,9 +267,7 @@ def require_usable(table: Table, column: str) -> None:
 
 
 def require_identifiers(table: Table, person: str) -> None:
-    """Refuse persons that are numbers with a point: floats merge long ids."""
-    if table.types.get(person) == NUMBER:
-        raise UsageError(
-            f"`person` {person} is a column of floats, which make one of different long ids: read it as text or as "
-            f"whole numbers"
-        )
+    """Refuse persons that are numbers with a point, or dates: floats merge long ids, and days the times within."""
+    if table.types.get(person) in (NUMBER, DATE):
+        kind = "floats, which make one of different long ids" if table.types[person] == NUMBER else "dates"
+        raise UsageError(f"`person` {person} is a column of {kind}: read it as text or as whole numbers")
