@@ -16,8 +16,9 @@ from tests.command_line import call
 from tests.points import ROOT
 from wpriv import BinCounts, Count, Mean, Quantile, Sum, budget, release
 from wpriv.accounting import ledger
-from wpriv.errors import UsageError
+from wpriv.errors import CheckFailed, UsageError
 from wpriv.releases import declaration, tables
+from wpriv.releases import plan as planning
 from wpriv.releases.plan import asked, checked
 from wpriv.releases.sampling import Noise
 from wpriv.results.plot import plot
@@ -230,6 +231,25 @@ def test_total_is_about_the_ledger_and_this(folder):
     result = release("stays.csv", outputs=[Count("rows")], max_rows=1, eps=1.5, total=True, **spent)
     assert result.guarantee.epsilon.safe == pytest.approx(0.5, rel=1e-5)
     assert result.answer["total"]["epsilon"] <= 1.5
+
+
+def test_what_was_paid_meanwhile_is_neither_ignored_nor_paid_twice(folder, monkeypatch):
+    about = {"outputs": [Count()], "person": "patient", "delta": 0, "eps": 1, "ledger": folder / "clinic.jsonl"}
+    plan = planning.plan
+
+    def while_another_releases(*arguments):
+        monkeypatch.setattr(planning, "plan", plan)
+        release("stays.csv", out="report", fresh=(folder / "report").exists(), **about)
+        return plan(*arguments)
+
+    monkeypatch.setattr(planning, "plan", while_another_releases)
+    again = release("stays.csv", out="report", **about)
+    assert again.stored, "two processes with one question have one answer"
+    assert len(ledger.entries(folder / "clinic.jsonl")) == 1
+    monkeypatch.setattr(planning, "plan", while_another_releases)
+    with pytest.raises(CheckFailed, match="meanwhile"):
+        release("stays.csv", total=True, out="other", **{**about, "eps": 3})
+    assert not (folder / "other").exists()
 
 
 # what reads a folder
