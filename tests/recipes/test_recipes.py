@@ -52,7 +52,7 @@ DRAWN = [
     pytest.param(path, marks=pytest.mark.figures) if nightly.is_in_shard(number, 4) else path
     for number, path in enumerate(FILES)
 ]
-LARGE_GRIDS = ("fig1-orders", "table4-noise", "linear-rate")
+LARGE_GRIDS = ("fig1-orders", "table4-noise", "linear-rate", "error-over-eps", "eps-over-bins", "error-over-epochs")
 # tables with one row for each process; a table of losses has one for each loss
 ONE_ROW_TABLES = set(PROCESS_TABLES) - {"loss"}
 

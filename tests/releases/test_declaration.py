@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 import json
+import math
 import shutil
 from dataclasses import replace
 
@@ -135,6 +137,26 @@ def test_what_contradicts_a_recipe_is_refused(folder, capfd, words, message):
     assert message in err
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--se", "1", "--se", "2"], "--se is given twice"),
+        (["--eps", "1", "--weight", "persons"], "--weight is written as in mean=2"),
+        (["--eps", "1", "--weight", "person=2"], "did you mean 'persons'?"),
+        (["--eps", "1", "--overall"], "it needs --by"),
+        (["--eps", "1", "--max-eps", "0"], "--max-eps must be above 0"),
+        (["--eps", "1", "--expect", "0"], "--expect is a number above 0"),
+        (["--eps", "1", "--total"], "give --ledger as a file"),
+        ([], "give --eps of the whole release, or --se"),
+    ],
+)
+def test_a_flag_that_means_nothing_is_refused(folder, capfd, words, message):
+    about = ["--data", "stays.csv", "--person", "patient", "--count", "persons", "--delta", "0", "--dry-run"]
+    code, out, err = call(capfd, "release", *about, *words)
+    assert (code, out) == (2, "")
+    assert message in " ".join(err.split())
+
+
 def test_a_recipe_without_a_file_takes_that_of_data(folder, capfd):
     (folder / "ward.yaml").write_text(RECIPE.replace("file: stays.csv, ", ""))
     assert call(capfd, "release", "ward.yaml", "--data", "stays.csv", "--dry-run")[0] == 0
@@ -251,6 +273,29 @@ def test_a_dry_run_says_which_unknown_keys_show(folder):
     assert Noise("laplace", 1.0).tail(2) / Noise("laplace", 1.0).tail(1) == r
 
 
+def test_a_dry_run_gives_the_errors_of_means_and_quantiles_of_so_many_rows(folder):
+    outputs = [Mean("days", 0, 60), Quantile("days", 0, 60, at=[0.5, 0.9])]
+    result = release("stays.csv", outputs=outputs, eps=3, delta=0, max_rows=1, **ABOUT)
+    said = dict(result.expected(500))
+    # Laplace noise of eps 1 on each part, of deviations sqrt(2 r) / (1 - r), r = e^(-eps / c), c = 1 and 30
+    count, total = (math.sqrt(2) / (2 * math.sinh(1 / (2 * c))) for c in (1, 30))
+    half = 1.96 * total / 500, 1.96 * math.hypot(total, 30 * count) / 500
+    assert (
+        said["mean days of 500 rows"] == f"+- {half[0]:.4g} (95%) at the middle of the bounds, {half[1]:.4g} at an end"
+    )
+    ranks = 2 * 9 / 0.5 * math.log(61 / 0.05) / 10  # (2 Delta / eps0) ln(points / .05) over b
+    assert said["quantile days 0.9 of 500 rows"] == f"within {ranks / 500:.2%} of the rows"
+
+
+def test_a_seed_marks_every_number(folder):
+    release("stays.csv", outputs=[Count(), Quantile("days", 0, 60)], eps=3, delta=0, max_rows=1, person="patient",
+            seed=1, out="report")  # fmt: skip
+    with (folder / "report/release.csv").open(newline="") as file:
+        notes = [row["note"] for row in csv.DictReader(file)]
+    assert len(notes) == 2
+    assert all(note.startswith("NOT PRIVATE") for note in notes)
+
+
 def test_a_diagnosis_is_private_and_releases_nothing(folder, capfd):
     code, out, err = call(capfd, "release", "ward.yaml", "--diagnose")
     assert (code, out) == (0, "")
@@ -286,6 +331,15 @@ def test_declared_keys_that_no_column_of_that_type_can_have_are_refused():
     question = asked(person="id", outputs=[Count()], by="year", keys=["old"], eps=1, delta=0, max_groups=1)
     with pytest.raises(UsageError, match="must be whole numbers"):
         checked(question, table)
+
+
+def test_an_output_keeps_what_was_asked_where_its_column_has_whole_numbers():
+    table = replace(tables.table({"id": [], "x": []}), types={"x": "integer"})
+    outputs = [Quantile("x", 0, 5, at=["0.25", 0.5]), Sum("x", 0, 5)]
+    question = asked(person="id", outputs=outputs, eps=1, delta=0, max_rows=1)
+    quantile, total = checked(question, table).outputs
+    assert quantile.bins() == ["0.25", "0.5"]
+    assert quantile.grid.step == total.grid.step == 1
 
 
 def test_dates_are_released_as_dates(folder):

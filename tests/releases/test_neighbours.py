@@ -116,7 +116,7 @@ def answer_without_values(answer, *, unknown: bool):
 def cells_without_values(text: str, *, unknown: bool):
     """A table of CSV without what is noisy."""
     rows = list(csv.DictReader(io.StringIO(text)))
-    hidden = ("value", "lower", "upper")
+    hidden = ("value", "lower", "upper", "note")
     return None if unknown else [{k: "-" if k in hidden else v for k, v in row.items()} for row in rows]
 
 

@@ -135,6 +135,7 @@ def command(
         raise UsageError("give --out DIR for the numbers and the ledger, or --dry-run")
     if mode == "quiet" and (dry_run or _several(arguments)):
         raise UsageError("--quiet prints the value of a single output; leave it out, or ask for one number")
+    output.doing("finding the noise" if dry_run else "releasing")
     spending: Json = {"ledger": ledger, "total": total, "max_eps": max_eps}
     result = release(files, out=out, fresh=fresh, dry_run=dry_run, **spending, **arguments)
     _print(result, mode, out, dry_run, about)
@@ -193,11 +194,13 @@ class _Asked:
         self.given = given
         self.types = _pairs([part for text in given["types"] for part in text.split(",")], "types", "days=number")
         self.bounds = _pairs(given["bounds"], "bounds", "days=0:60")
-        self.named = {
-            name: _pairs([text for text in given[name] if "=" in text], name, example)
-            for name, example in (("grid", "days=.01"), ("weight", "mean=2"), ("se", "persons=10"))
-        }
-        self.everywhere = {name: [text for text in given[name] if "=" not in text] for name in ("grid", "se")}
+        named = {name: [text for text in given[name] if "=" in text] for name in ("grid", "se")}
+        self.plain = {name: [text for text in given[name] if "=" not in text] for name in ("grid", "se")}
+        if twice := next((name for name, texts in self.plain.items() if len(texts) > 1), None):
+            raise UsageError(f"`{twice}` is given twice; give it once, or with the name of what it is for")
+        self.grid = _pairs(named["grid"], "grid", "days=.01")
+        self.of_outputs = {"weight": _pairs(given["weight"], "weight", "mean=2")}
+        self.of_outputs["se"] = _pairs(named["se"], "se", "persons=10")
 
     def outputs(self, overall: bool, of: str | None, outside: str | None) -> list[Output]:
         """The outputs, counts first."""
@@ -217,7 +220,7 @@ class _Asked:
         low, colon, high = self.bounds.get(column, "").partition(":")
         if not colon and column in self.bounds:
             raise UsageError(f"`bounds` are written as {column}=LO:HI; found {self.bounds[column]!r}")
-        step = self.named["grid"].get(column, next(iter(self.everywhere["grid"]), None))
+        step = self.grid.get(column, next(iter(self.plain["grid"]), None))
         return {"bounds": [low, high] if colon else None, "grid": step}
 
     def _weighted(self, outputs: Sequence[Output]) -> list[Output]:
@@ -226,8 +229,8 @@ class _Asked:
 
         known = sorted({name for each in outputs for name in (each.kind, each.name)})
         rows = list(outputs)
-        for flag in ("weight", "se"):
-            texts, all_of_them = self.named[flag], next(iter(self.everywhere.get(flag, ())), None)
+        for flag, texts in self.of_outputs.items():
+            all_of_them = next(iter(self.plain.get(flag, ())), None)
             if unknown := next((name for name in texts if name not in known), None):
                 raise UnknownName("output", unknown, known, place=f"`{flag}`")
             for place, each in enumerate(rows):
@@ -265,19 +268,18 @@ def _print(result: Released, mode: str, out: Path | None, dry_run: bool, about: 
         _print_table(rows)
         end = f"; written: {out}" if result.files else ""
         output.emit_words(f"{'would be ' if dry_run else ''}{result.sentence()}{end}")
-        facts = [*(_costs(result) if dry_run else ()), *result.in_all(), *_relative(rows, about)]
+        facts = [*(_costs(result) if dry_run else ()), *result.in_all()]
+        facts += result.expected(about) if about is not None else ()
+        facts += [
+            ("note", note)
+            for note in dict.fromkeys(row["note"] for row in rows if row["half_width"] is not None)
+            if note
+        ]
         if facts:
             output.emit_facts(facts)
     if result.stored:
         output.say("note", f"released on {result.stored}; nothing was spent")
     output.warn(result.warnings)
-
-
-def _relative(rows: Rows, about: float | None) -> list[tuple[str, str]]:
-    """Standard errors as shares of a number that is expected."""
-    errors = [(row["name"], row["standard_error"]) for row in rows]
-    known = dict.fromkeys((name, error) for name, error in errors if isinstance(error, float))
-    return [] if about is None else [(f"{name} of {about:g}", f"{e / about:.2%} standard error") for name, e in known]
 
 
 def _print_table(rows: Rows) -> None:

@@ -148,6 +148,9 @@ class Release(StrictModel):
             yield (), "give either eps or se: one of them is asked for, and the other follows"
         elif self.eps is None and self.se is None and len(errors) < len(self.outputs):
             yield (), "the key 'eps' is missing; or give se, the standard error of every output"
+        for place, output in enumerate(self.outputs):
+            if output.overall and self.by is None:
+                yield ("outputs", place, "overall"), "overall is for all keys together; it needs by"
         if self.person != "row":
             yield from self._missing_limits()
 

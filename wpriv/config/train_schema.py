@@ -357,7 +357,7 @@ class Privacy(StrictModel):
         """What the theorem of correlated noise does not cover (docs/theory/balls-in-bins.md)."""
         if self.sampling != "allocation":
             message = f"is accounted for with records that keep one bin; found sampling: {self.sampling}"
-            yield ("sampling",), f"correlated noise {message}. Leave sampling out, or say balls-in-bins"
+            yield ("sampling",), f"correlated noise {message}. Give sampling: balls-in-bins"
         if self.group > 1:
             yield ("group",), "correlated noise has no proof for groups of records. Leave group out"
         if self.clip == "batch-mean":

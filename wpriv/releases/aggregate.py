@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from typing import cast
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from wpriv.releases.outputs import BinCounts, Column, Mean, Output, Quantile
 from wpriv.releases.plan import Plan
 from wpriv.releases.quantiles import Selection
 from wpriv.releases.rows import Rows
-from wpriv.releases.sampling import GAUSS, LEVEL, Noise
+from wpriv.releases.sampling import GAUSS, LAPLACE, LEVEL, Noise
 
 Z = 1.959963984540054  # the .975 quantile of the normal distribution
 SELECTED = "shown since its noisy count is above the threshold; near it counts are too large on average"
@@ -277,6 +278,22 @@ def _noise(plan: Plan, part: int) -> dict[str, object]:
         return {"mech": "exponential", "eps0": plan.noise.ranges[part], "sensitivity": plan.parts[part].sensitivity}
     name = "sigma" if noise.family == GAUSS else "scale"
     return {"mech": f"discrete-{noise.family}", name: noise.spread, "sensitivity": plan.parts[part].sensitivity}
+
+
+def errors_of_mean(row: Mapping[str, object], rows: float) -> tuple[float, float]:
+    """Half-widths of 95% of a mean of so many rows: of one in the middle of its bounds, and of one at their end.
+
+    Args:
+        row: the entry of ``outputs`` of a mean.
+    """
+    of_count, of_sum = cast(Sequence[dict[str, float]], row["noise"])
+    spreads = []
+    for about in (of_count, of_sum):
+        noise = Noise(GAUSS, about["sigma"]) if "sigma" in about else Noise(LAPLACE, about["scale"])
+        spreads.append(math.sqrt(noise.variance()))
+    farthest = of_sum["sensitivity"] / of_count["sensitivity"]  # from the middle, in steps
+    unit = Z * float(str(row["grid"])) / rows
+    return unit * spreads[1], unit * math.hypot(spreads[1], farthest * spreads[0])
 
 
 def mean(

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 
 from wpriv.accounting import evaluate
 from wpriv.accounting.mechanisms.discrete_gauss import DiscreteGauss
@@ -24,6 +25,7 @@ from wpriv.core.guarantee import Guarantee
 from wpriv.core.kinds import Adjacency
 from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported, UsageError
+from wpriv.numerics import conversions
 from wpriv.numerics.numbers import rounded
 from wpriv.releases.outputs import Part
 from wpriv.releases.sampling import GAUSS, LAPLACE, Noise
@@ -32,6 +34,7 @@ ACCOUNTANT = "pld"
 DIGITS = 8  # of sigma and b, as calibrate gives them
 MOST_SIGMA = 1e15
 MOST_LAPLACE, MOST_GAUSS = 2**20, 2**53  # grid steps of a sensitivity
+NEAR, MOST_STEPS = 3e-7, 7  # of the search for a multiplier: relative distance from the target, and evaluations
 COARSER = "take a coarser `grid`, or closer `bounds`"
 
 
@@ -118,9 +121,44 @@ def solve(parts: Sequence[Part], budget: Budget, *, keys: int | None = None) -> 
         spread = _process(_noises(parts, budget, value / first), None if keys is None else budget.key_share)
         return spread if budget.before is None else budget.before + spread
 
+    near = _multiplier(process, parts, budget, first)
+    if near is not None:
+        return _planned(parts, budget, keys, near / first)
     unknown = Unknown("sigma" if alone else "the noise multiplier", +1, 1e-6, MOST_SIGMA)
     solution = solve_for(unknown, process, ACCOUNTANT, Target(budget.eps, budget.delta), TOL)
     return _planned(parts, budget, keys, solution.value / first)
+
+
+def _multiplier(
+    process: Callable[[float], Process], parts: Sequence[Part], budget: Budget, first: float
+) -> float | None:
+    """A multiplier at which eps is at most the target and less than 3 parts in 10^7 below it, by few evaluations.
+
+    Begins where Gaussian noise of the same shares meets the target, which is next to the solution. None where the
+    solution is known exactly, where brackets are wide (quantiles beside noise), or where it was not reached: then all
+    brackets are searched.
+    """
+    eps = budget.eps or 0.0
+    if budget.delta == 0 or budget.before is not None or len({part.role == "quantile" for part in parts}) > 1:
+        return None
+    value = first * conversions.exact(eps, budget.delta) * math.sqrt(sum(part.weight**2 for part in parts))
+    slope, last = -1.1, None
+    for _ in range(MOST_STEPS):
+        value = rounded(value, up=True, digits=DIGITS + 1)
+        try:
+            row = _row(process(value), budget.delta)
+        except Unsupported:
+            return None
+        excess = math.log(row.epsilon.safe / eps) if 0 < row.epsilon.safe < math.inf else math.inf
+        if row.claim == "exact" or abs(excess) > 1:
+            return None
+        if -NEAR <= excess <= 0:
+            return value
+        if last is not None and abs(excess - last[1]) > NEAR:
+            slope = min(max((excess - last[1]) / math.log(value / last[0]), -2.5), -0.5)
+        last = value, excess
+        value *= math.exp(-(excess + NEAR / 2) / slope)
+    return None
 
 
 def largest_eps(
@@ -146,6 +184,7 @@ def total(before: Process, row: Guarantee) -> Guarantee:
     return _row(before + row.process, row.delta.safe)
 
 
+@lru_cache(maxsize=8)
 def _row(process: Process, delta: float) -> Guarantee:
     return evaluate.checked(evaluate.curve(process, ACCOUNTANT, TOL).at(delta=delta))
 

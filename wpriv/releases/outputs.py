@@ -305,17 +305,16 @@ class Quantile(Column):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        shares = [bound(share, "a quantile") for share in self.at]
+        shares = self.shares()
         if not shares or len(set(shares)) < len(shares) or not all(0 < share < 1 for share in shares):
             raise UsageError(f"quantiles are different shares between 0 and 1, as in .5,.9; found {shown(self.at)}")
-        object.__setattr__(self, "at", tuple(shares))
 
     def bins(self) -> list[str]:
         return [str(float(share)) for share in self.shares()]
 
     def shares(self) -> list[Fraction]:
         """The shares, exact and in order."""
-        return [share for share in self.at if isinstance(share, Fraction)]
+        return [bound(share, "a quantile") for share in self.at]
 
     def parts(self, place: int, limits: Limits, by: bool) -> list[Part]:
         shares, rows = tuple(self.shares()), self._rows(limits)

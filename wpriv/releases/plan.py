@@ -84,6 +84,8 @@ class Question:
             raise UsageError("give `eps` or `se`: one of them is asked for, and the other follows")
         if self.budget.eps is None and without:
             raise UsageError(f"give `eps` of the whole release, or `se`, the standard error of {without[0]}")
+        if self.by is None and any(output.overall for output in self.outputs):
+            raise UsageError("`overall` is for all keys together: it needs `by`, or is left out")
         names = [(output.name, output.overall or self.by is None) for output in self.outputs]
         if len(set(names)) < len(names):
             raise UsageError("an output is asked for twice; its two answers would cost as much as two outputs")

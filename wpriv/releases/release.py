@@ -15,7 +15,7 @@ from wpriv.core.guarantee import Guarantee
 from wpriv.core.process import Process, Step
 from wpriv.errors import UsageError
 from wpriv.files.shown import Shown
-from wpriv.numerics.numbers import number, short, text
+from wpriv.numerics.numbers import number, positive_number, short, text
 from wpriv.releases import aggregate, declaration, release_folder, tables
 from wpriv.releases import plan as planning
 from wpriv.releases.bounding import Cell
@@ -89,6 +89,26 @@ class Released(Shown):
         return [
             ("in all", f"eps = {text(stated['epsilon'], up=True)} at delta {delta}, with what the ledger held before")
         ]
+
+    def expected(self, size: float) -> list[tuple[str, str]]:
+        """The noise of each output where a count or sum is about ``size``, or so many rows have a mean or quantile."""
+        known: dict[str, str] = {}
+        for row in self.rows:
+            name = " ".join(filter(None, (str(row["name"]), str(row.get("bin") or "") if "ranks" in row else "")))
+            if "ranks" in row:
+                ranks = row["ranks"]
+                assert isinstance(ranks, float)
+                known[f"{name} of {size:g} rows"] = f"within {ranks / size:.2%} of the rows"
+            elif isinstance(row["noise"], list):
+                low, high = aggregate.errors_of_mean(row, size)
+                known[f"{name} of {size:g} rows"] = (
+                    f"+- {low:.4g} (95%) at the middle of the bounds, {high:.4g} at an end"
+                )
+            else:
+                known.setdefault(
+                    f"{name} of {size:g}", f"{float(str(row['standard_error'])) / size:.2%} standard error"
+                )
+        return list(known.items())
 
     def facts(self) -> list[tuple[str, str]]:
         """The numbers."""
@@ -193,7 +213,9 @@ def release(
             return Released(stored, stored=str(stored["released"]))
     source = tables.table(data, person, read)
     question = planning.checked(question, source)
-    payment = Payment.of(ledger, folder, None if max_eps is None else number(max_eps, "`max_eps`"))
+    payment = Payment.of(
+        ledger, folder, None if max_eps is None else positive_number(number(max_eps, "`max_eps`"), "`max_eps`")
+    )
     if total:
         question = replace(question, budget=replace(question.budget, before=payment.before()))
     plan = planning.plan(question, source.name)

@@ -38,7 +38,7 @@ Json = dict[str, object]
 SCHEMA = "wpriv.release/1"
 RELEASE, TABLE, STATEMENT, STATEMENT_TEXT = "release.json", "release.csv", "statement.json", "statement.md"
 RECIPE, LEDGER = "recipe.yaml", "ledger.jsonl"
-HEADER = ("key", "output", "value", "half_width", "lower", "upper", "standard_error")
+HEADER = ("key", "output", "value", "half_width", "lower", "upper", "standard_error", "note")
 MOST_LINES = 1_000_000
 NOT_COVERED = (
     "run time and memory, which depend on the data",
@@ -183,7 +183,7 @@ def answer(plan: Plan, numbers: Sequence[Number], receipt: Receipt) -> Json:
         "unit": unit,
         "adjacency": Adjacency.ADD_REMOVE.value,
         "limits": limits,
-        "outputs": [each.as_dict() for each in numbers],
+        "outputs": [_marked(each.as_dict(), question.seed) for each in numbers],
         "keys": keys,
         "guarantee": noise.guarantee.as_dict(),
         "total": None if receipt.total is None else receipt.total.as_dict(),
@@ -197,6 +197,11 @@ def answer(plan: Plan, numbers: Sequence[Number], receipt: Receipt) -> Json:
         "released": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "version": __version__,
     }
+
+
+def _marked(row: Json, seed: int | None) -> Json:
+    """An output, which says that it is not private where the seed is fixed."""
+    return row if seed is None else {**row, "note": "; ".join(filter(None, ("NOT PRIVATE", str(row["note"]))))}
 
 
 def _statement(plan: Plan, unit: str) -> str:
@@ -288,7 +293,7 @@ def cells(row: Json) -> tuple[object, ...]:
     interval = row["interval"]
     low, high = interval if isinstance(interval, list) else ("", "")
     key = " ".join(str(row[name]) for name in ("key", "bin") if row.get(name) is not None)
-    return key, row["name"], row["value"], row["half_width"], low, high, row["standard_error"]
+    return key, row["name"], row["value"], row["half_width"], low, high, row["standard_error"], row["note"]
 
 
 def visible(text: str) -> str:
@@ -297,10 +302,11 @@ def visible(text: str) -> str:
 
 
 def _markdown(answer: Json, rows: Sequence[Json]) -> str:
-    table = ["| key | output | value | +- | lower | upper | standard error |", "|---|---|---|---|---|---|---|"]
+    table = ["| key | output | value | +- | lower | upper | standard error | note |", f"{'|---' * 8}|"]
     for row in rows:
         shown = ("" if cell is None else visible(str(cell)).replace("|", "\\|") for cell in cells(row))
         table.append(f"| {' | '.join(shown)} |")
     warnings = answer["warnings"]
     assert isinstance(warnings, list)
-    return "\n".join(["# Release", "", *warnings, str(answer["statement"]), "", *table, ""])
+    others = [line for line in warnings if line != NOT_PRIVATE]  # with which the statement begins
+    return "\n".join(["# Release", "", *others, str(answer["statement"]), "", *table, ""])

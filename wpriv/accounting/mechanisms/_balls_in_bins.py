@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 
 from wpriv.accounting.mechanisms._covariance_choice import EIGENVALUE_ERROR, PRODUCT_ERROR, factored, pilot
-from wpriv.accounting.mechanisms._lognormal_sums import law_above, law_below
+from wpriv.accounting.mechanisms._lognormal_chains import chain_law, line_below, ring_of
+from wpriv.accounting.mechanisms._lognormal_sums import Law, law_above, law_below
 from wpriv.accounting.mechanisms.gauss import GaussPair
 from wpriv.core.allocation_pair import (
     MAX_LOSS,
@@ -46,6 +47,8 @@ SPACING, MAX_CELLS = 1.2, 1 << 14
 CUT_SHARE = 0.05
 # most bins whose covariance has global factors, most of these, and nanoseconds of a usual processor for one end
 MAX_FACTOR_BINS, MAX_FACTORS, FACTOR_WORK = 16, 4, 5e9
+# most bins of a covariance between neighbours
+MAX_CHAIN_BINS = 400
 
 
 class BinsPair(KeyedPair):
@@ -154,16 +157,36 @@ class _Sum(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _chosen(gram: _Gram, delta: float, sign: int) -> _Sum | None:
-    """The sum of a covariance below (-1) or above (+1) a matrix, with as many factors as can be computed."""
+    """The sum of a covariance below (-1) or above (+1) a matrix, as near as can be computed."""
     bins, estimate = len(gram.values), pilot(gram.values, delta)
-    for factors in range(min(MAX_FACTORS, bins - 1), -1, -1) if bins <= MAX_FACTOR_BINS else ():
-        covariance = factored(gram.values, estimate.weights, factors, sign)
-        if covariance is not None:
-            law = (law_above if sign > 0 else law_below)(covariance, delta, estimate.eps, FACTOR_WORK)
-            if law is not None:
-                cells = Cells(0.0, 0, law.mass, law.mass * law.values * bins, law.at_zero, law.lost * bins)
-                return _Sum(bins, covariance.common, cells)
+    if bins <= MAX_FACTOR_BINS:
+        for factors in range(min(MAX_FACTORS, bins - 1), -1, -1):
+            covariance = factored(gram.values, estimate.weights, factors, sign)
+            law_of = law_above if sign > 0 else law_below
+            law = None if covariance is None else law_of(covariance, delta, estimate.eps, FACTOR_WORK)
+            if covariance is not None and law is not None:
+                return _sum(bins, covariance.common, law)
+    elif bins <= MAX_CHAIN_BINS:
+        row, weights = _by_distance(gram.values, sign), _by_distance(estimate.weights, 1)
+        chains = [ring_of(row, weights, sign), *([line_below(gram.values, estimate.weights)] if sign < 0 else [])]
+        # the covariance whose entries, times what they matter, are nearest
+        gaps = [math.inf if each is None else _gap(each.matrix, gram.values, estimate.weights) for each in chains]
+        for _, chain in sorted(zip(gaps, chains, strict=True), key=lambda each: each[0]):
+            law = None if chain is None else chain_law(chain, bins, sign, delta)
+            if chain is not None and law is not None:
+                return _sum(bins, chain.common, law)
     return _one_factor(gram, estimate.weights, delta, sign)
+
+
+def _sum(bins: int, common: float, law: Law) -> _Sum:
+    """The sum of a law of the mean."""
+    return _Sum(bins, common, Cells(0.0, 0, law.mass, law.mass * law.values * bins, law.at_zero, law.lost * bins))
+
+
+def _gap(matrix: Array, gram: Array, weights: Array) -> float:
+    """The weighted sum of what the entries of a matrix, which may lack the last bins, differ by."""
+    size = len(matrix)
+    return abs(float((weights * gram).sum() - (weights[:size, :size] * matrix).sum()))
 
 
 def _one_factor(gram: _Gram, weights: Array, delta: float, sign: int) -> _Sum | None:

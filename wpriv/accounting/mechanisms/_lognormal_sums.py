@@ -79,7 +79,7 @@ def nodes_of(covariance: Factored, delta: float, most: float) -> Nodes | None:
     known = (covariance.loads.T / covariance.own) @ covariance.loads
     information, turn = np.linalg.eigh(known)
     loads, factors = (covariance.loads @ turn)[:, ::-1], len(information)
-    ratio, error = rule(factors, RULE_SHARE * delta)
+    ratio, error = rule(factors, RULE_SHARE * delta, halved=factors >= HALVED)
     spacings = np.sqrt(ratio / (1 + np.maximum(information[::-1], 0) * (1 + 1e-9) + 1e-12))
     logs, mass, parity, omitted = np.zeros((1, len(loads))), np.ones(1), np.zeros(1, dtype=int), 0.0
     for load, spacing in zip(loads.T, spacings.tolist(), strict=True):
@@ -103,11 +103,11 @@ def nodes_of(covariance: Factored, delta: float, most: float) -> Nodes | None:
     return Nodes(logs, mass, omitted * (1 + 2 * error), error * (1 + 2 * error)) if mass.size <= most else None
 
 
-def rule(factors: int, accuracy: float) -> tuple[float, float]:
+def rule(factors: int, accuracy: float, halved: bool = False) -> tuple[float, float]:
     """The square of the spacing of a rule times the precision of a normal, and a bound of the error of the rule."""
-    q = accuracy / (2 * factors + (16 if factors >= HALVED else 0) + 1)
+    q = accuracy / (2 * factors + (16 if halved else 0) + 1)
     whole, half = 1 + 2 * q / (1 - q), 2 * q**0.25 / (1 - q**2)
-    error = math.expm1(factors * math.log(whole)) + (half**factors if factors >= HALVED else 0.0)
+    error = math.expm1(factors * math.log(whole)) + (half**factors if halved else 0.0)
     return -2 * math.pi**2 / math.log(q), (error if factors else 0.0) * (1 + 1e-9)
 
 
@@ -130,11 +130,11 @@ class Grid(NamedTuple):
         return np.asarray(self.step * np.arange(self.size))
 
 
-def grid_of(covariance: Factored, sign: int, delta: float) -> Grid | None:
+def grid_of(covariance: Factored, delta: float, spread: float) -> Grid | None:
     """A grid for terms of the scale 1 / b that keeps masses of about delta; None where it is too large."""
     bins, variances = len(covariance.own), (covariance.loads**2).sum(axis=1)
     total = float((covariance.own + variances).max())
-    step = math.sqrt(6 * TERM_SPREADS[sign] * float((covariance.own + variances / 2).mean())) / bins
+    step = math.sqrt(6 * spread * float((covariance.own + variances / 2).mean())) / bins
     # the log of a single term above which its share of the mean is far below delta
     deviations = math.sqrt(-2 * math.log(delta)) + 0.6
     reach = max(math.exp(min(deviations * math.sqrt(total) + total / 2, 300.0)) / bins, 2.0)
@@ -377,7 +377,7 @@ def law_above(covariance: Factored, delta: float, eps: float, work: float) -> La
     Returns:
         The law; None where it takes more.
     """
-    grid, bins, lattice = grid_of(covariance, 1, delta), len(covariance.own), LATTICES[1]
+    grid, bins, lattice = grid_of(covariance, delta, TERM_SPREADS[1]), len(covariance.own), LATTICES[1]
     nodes = None if grid is None else nodes_of(covariance, delta, work / (PLACE_WORK * bins * grid.size))
     if grid is None or nodes is None:
         return None
@@ -398,7 +398,7 @@ def law_below(covariance: Factored, delta: float, eps: float, work: float) -> La
 
     The arguments are those of ``law_above``.
     """
-    grid, bins, lattice = grid_of(covariance, -1, delta), len(covariance.own), LATTICES[-1]
+    grid, bins, lattice = grid_of(covariance, delta, TERM_SPREADS[-1]), len(covariance.own), LATTICES[-1]
     if grid is None or covariance.own.min() <= 2 * lattice_variance(lattice):
         return None
     nodes = nodes_of(covariance, delta, work / (PLACE_WORK * bins * grid.size))
@@ -418,10 +418,10 @@ def law_below(covariance: Factored, delta: float, eps: float, work: float) -> La
     weights = nodes.mass * (1 - 1e-12) * np.stack([np.ones(len(nodes.mass)), low, high])
     transforms = mixture(nodes.logs, weights, rows, lattice, grid)
     masses = bounded(transforms, bins, grid, ends_of(covariance.matrix, covariance.common, eps))
-    return completed(masses.below[0] * (1 - 1e-12), masses.above[1], masses.above[2], grid, 3 * nodes.error)
+    return completed(masses.below[0] * (1 - 1e-12), masses.above[1], masses.above[2], grid.places, 3 * nodes.error)
 
 
-def completed(mass: Array, low: Array, high: Array, grid: Grid, error: float) -> Law | None:
+def completed(mass: Array, low: Array, high: Array, places: Array, error: float) -> Law | None:
     """A law of mass and mean 1 whose calls and puts are below those of a known part of one, and by ``error`` more.
 
     ``low`` and ``high``: masses times what their mean may lack of the place, or exceed it by. Outcomes above the middle
@@ -429,7 +429,7 @@ def completed(mass: Array, low: Array, high: Array, grid: Grid, error: float) ->
     ``error``, and those around the middle join with all that is missing; Theorem 6.
     """
     some = mass > 1e-290
-    mass, values = mass[some], grid.places[some]
+    mass, values = mass[some], places[some]
     low, high = values - low[some] / mass, values + high[some] / mass
     middle, reach = int(np.searchsorted(low, 1.0)), 1
     tops, bottoms = _cut(low[middle:], mass[middle:], error), _cut(-high[:middle][::-1], mass[:middle][::-1], error)
