@@ -363,7 +363,7 @@ def test_a_key_of_many_persons_neither_forges_lines_nor_controls_the_terminal(tm
     assert code == 0
     assert stdout.startswith("B  persons  7\\n\\x1b[2J\\rA|  persons  ")
     assert "\x1b" not in (tmp_path / "out" / "statement.md").read_text()
-    assert json.loads((tmp_path / "out" / "release.json").read_text())["answer"]["outputs"][0]["key"].endswith("\rA|")
+    assert json.loads((tmp_path / "out" / "release.json").read_text())["outputs"][0]["key"].endswith("\rA|")
 
 
 def test_keys_that_no_cell_can_be_are_refused():

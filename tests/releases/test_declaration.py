@@ -334,7 +334,7 @@ def test_declared_keys_that_no_column_of_that_type_can_have_are_refused():
 
 
 def test_an_output_keeps_what_was_asked_where_its_column_has_whole_numbers():
-    table = replace(tables.table({"id": [], "x": []}), types={"x": "integer"})
+    table = tables.CsvFiles((), ("id", "x"), {"x": "integer"})  # those of a frame are not declared
     outputs = [Quantile("x", 0, 5, at=["0.25", 0.5]), Sum("x", 0, 5)]
     question = asked(person="id", outputs=outputs, eps=1, delta=0, max_rows=1)
     quantile, total = checked(question, table).outputs
