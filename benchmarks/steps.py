@@ -120,19 +120,25 @@ def plain(model: nn.Module, x: Tensor, y: Tensor) -> Step:
     return step
 
 
-def wpriv(model: nn.Module, x: Tensor, y: Tensor, method: str = "auto", exact: bool = False) -> Step:
+def wpriv(
+    model: nn.Module, x: Tensor, y: Tensor, method: str = "auto", exact: bool = False, strategy: str = "identity"
+) -> Step:
+    from wpriv import strategies
     from wpriv.training.clipping.clip import clipped_sum
-    from wpriv.training.noise.noise_stream import Noise
+    from wpriv.training.noise.noise_stream import CorrelatedNoise, Noise
+    from wpriv.training.noise.recursion import recursion
     from wpriv.training.noise.release import add_noise
 
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     parameters = list(model.parameters())
     loss = partial(F.cross_entropy, reduction="none")
-    source = Noise(device=x.device)
+    noise: Noise | CorrelatedNoise = Noise(device=x.device)
+    if strategy != "identity":
+        noise = CorrelatedNoise(recursion(strategies.strategy(strategy, 1000, 100)), Noise(device=x.device))
 
     def step() -> None:
         found = clipped_sum(model, loss, x, y, norm=CLIP, adjacency="add-remove", method=method, exact=exact)
-        parts = add_noise(found.total, NOISE, source, exact=exact)
+        parts = add_noise(found.total, NOISE, noise, exact=exact)
         torch._foreach_div_(parts, len(x))
         for parameter, grad in zip(parameters, parts, strict=True):
             parameter.grad = grad
@@ -222,6 +228,9 @@ STEPS: dict[str, Callable[[nn.Module, Tensor, Tensor], Step]] = {
     "noise": noise,
     "noise exact": partial(noise, exact=True),
     "wpriv exact": partial(wpriv, exact=True),
+    "wpriv lambda": partial(wpriv, strategy="lambda:0.9"),
+    "wpriv banded": partial(wpriv, strategy="banded:4"),
+    "wpriv blt": partial(wpriv, strategy="blt:4"),
     "opacus hooks": opacus_hooks,
     "opacus hooks contiguous": opacus_hooks,
     "opacus ghost": opacus_ghost,

@@ -26,6 +26,7 @@ PROGRAMS = (
     "noise",
     "noise exact",
     "wpriv exact",
+    *(CORRELATED := ("wpriv lambda", "wpriv banded", "wpriv blt")),
     "opacus hooks",
     "opacus hooks contiguous",
     "opacus ghost",
@@ -33,7 +34,7 @@ PROGRAMS = (
 )
 
 
-OURS = ("plain", "wpriv", "noise")
+OURS = ("plain", "wpriv", "noise", *CORRELATED)
 
 
 @dataclass(frozen=True)
@@ -186,6 +187,10 @@ def verdicts(job: Job, found: dict[str, Steps]) -> list[tuple[str, str, str, boo
     if "own loop" in found:
         own = found["own loop"].typical()
         rows.append(("own loop, times a plain step", f"<= {job.times}", f"{own / plain:.2f}", own <= job.times * plain))
+    for name in CORRELATED:
+        if name in found:
+            share = found[name].typical() / mine
+            rows.append((f"{name}, times a step with independent noise", "<= 1.1", f"{share:.2f}", share <= 1.1))
     for name, step in (("noise", "wpriv"), ("noise exact", "wpriv exact")):
         if name in found and step in found:
             share = found[name].typical() / found[step].typical()

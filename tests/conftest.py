@@ -1,4 +1,4 @@
-"""What all tests share: one thread for each process, the same examples in each run, blank figures, and no waits.
+"""What all tests share: one thread a process, the same examples in each run, blank figures, no waits nor repeats.
 
 The default run leaves out the tests marked ``nightly``, which ``nox -s nightly`` runs (see ``tests/nightly.py``).
 ``pytest --hypothesis-profile=random`` draws new examples, to look for failures. Examples have no deadline: no test
@@ -7,6 +7,7 @@ fails because the machine is slow.
 
 import gc
 import os
+import sys
 
 # before numpy and torch are loaded; child processes inherit the environment
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -16,7 +17,8 @@ import mpmath  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
-from tests import blank_figures, nightly, waits  # noqa: E402
+from tests import blank_figures, nightly, repeated_questions, waits  # noqa: E402
+from tests.postgres import postgres  # noqa: E402, F401
 
 waits.leave_out()
 # of every oracle, whichever modules share a process
@@ -59,5 +61,10 @@ def pytest_collection_finish(session):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    """Render figures where they are the subject, before the first fixture of the test."""
+    """Render figures, compute answers and probe networks where these are the subject, before the first fixture."""
     blank_figures.set_rendering(item)
+    repeated_questions.set_memory(item)
+    if "wpriv.training.clipping.choose_method" in sys.modules:  # without it, no test here loads torch
+        from tests import probed_networks
+
+        probed_networks.set_probing(item)

@@ -145,6 +145,17 @@ RDP = "order,epsilon\n1.5,0.06\n2,0.08\n4,0.16\n8,0.32\n16,0.64\n32,1.28\n"
 HISTOGRAM = "outcome,p,q\n0,0.2,0.3\n1,0.3,0.3\n2,0.5,0.4\n"
 DISTANCES = "step,distance\n1,0.30\n1,0.55\n1,0.80\n"
 ROWS = "0.1,0.2,0.3\n0.5,-0.5,0.25\n1,2,3\n-1,0,0.125\n"
+STAYS = "patient,ward,days\np1,A,3\np1,B,5\np2,A,9\np3,C,\n"
+WARD = """kind: release
+data: {file: stays.csv, types: {days: integer}}
+person: patient
+limits: {max_groups: 1, max_rows: 1}
+by: {column: ward, keys: unknown}
+outputs: [{count: persons}, {quantile: days, bounds: [0, 30], at: [.5]}]
+noise: laplace
+eps: 1
+delta: 1e-6
+"""
 BAD_KEY = TINY.replace("steps: 3", "stepz: 3")
 BAD_TYPES = TINY.replace("steps: 3", "steps: many").replace("lr: 1.0", "lr: -1")
 
@@ -156,7 +167,7 @@ PUBLISHED = "--mech gauss --sigma 0.638 --sampling poisson --batch 256 --records
 
 VERBS = (
     *("budget", "calibrate", "compare", "train", "plot", "verify", "reproduce", "report", "audit", "privatize"),
-    *("list", "completion", "explain", "check"),
+    *("release", "list", "completion", "explain", "check"),
 )
 GROUPS = {"recipe": ("ls", "check", "show", "schema", "cp", "refresh"), "data": ("ls", "show")}
 
@@ -321,6 +332,20 @@ def calculator() -> Iterator[Case]:
             "explain eps=3,dleta=1e-5",
             "explain eps=3 --unit huosehold",
         ),
+    )
+    count = "release --data stays.csv --person patient --count persons --delta 0"
+    yield Case(
+        "release",
+        (
+            f"{count} --eps 1 --seed 1 --out report",
+            f"{count} --eps 1 --ledger report/ledger.jsonl --max-eps 1.5 --out second",
+            f"{count} --se 10 --by ward --keys A,B --max-groups 2 --dry-run --expect 100",
+            "release ward.yaml --seed 1",
+            "release ward.yaml --dry-run --csv",
+            f"{count} --eps 1 --diagnose",
+        ),
+        files=("report/recipe.yaml", "report/statement.md", "report/release.csv"),
+        inputs={"stays.csv": STAYS, "ward.yaml": WARD},
     )
     yield Case("budget-explain", (f"budget {S} --explain", f"budget {S} --explain --json"))
     yield Case(

@@ -10,7 +10,7 @@ import sys
 import pytest
 import torch
 
-from benchmarks import accountants
+from benchmarks import accountants, correlated
 from benchmarks.job_truths import answer, log_delta
 from benchmarks.jobs import JOBS, Part
 from benchmarks.steps import NETWORKS
@@ -91,3 +91,12 @@ def test_the_timed_networks_have_the_published_number_of_parameters(network, par
     model = build()
     assert sum(p.numel() for p in model.parameters()) == parameters
     assert model(torch.zeros(2, *shape)).shape == (2, 10)
+
+
+@pytest.mark.slow
+def test_balls_in_bins_stand_beside_samplers_that_may_be_missing(capsys):
+    assert correlated.main(["--quick", "--python", str(ROOT / "no-python")]) == 0
+    header, _, row = capsys.readouterr().out.strip().splitlines()
+    assert header.count("eps") == 3
+    assert row.startswith("| 4 | 10 | 10 | 7 | 1e-05 | ")
+    assert row.count("fails: FileNotFoundError") == 2

@@ -53,7 +53,7 @@ class Browser:
             port = free.getsockname()[1]
         self.driver = subprocess.Popen(["chromedriver", f"--port={port}"], stdout=subprocess.DEVNULL)
         self.address = f"http://127.0.0.1:{port}"
-        for _ in range(100):
+        for _ in range(6000):
             try:
                 self.call("GET", "/status")
                 break
@@ -68,7 +68,7 @@ class Browser:
     def call(self, method: str, path: str, **data):
         body = json.dumps(data).encode() if method == "POST" else None
         request = urllib.request.Request(self.address + path, body, {"Content-Type": "application/json"}, method=method)
-        with urllib.request.urlopen(request, timeout=120) as answer:
+        with urllib.request.urlopen(request, timeout=600) as answer:
             return json.load(answer)["value"]
 
     def run(self, script: str):
@@ -81,13 +81,13 @@ class Browser:
         self.call("POST", f"/element/{self.element(name)}/click")
 
     def wait(self, script: str, wanted: set[str]) -> str:
-        """Ask until a script returns one of some words, for a minute or two."""
-        for _ in range(600):
+        """Ask until a script returns one of some words, for ten minutes."""
+        for _ in range(6000):
             answer = self.run(script)
             if answer in wanted:
                 return answer
             time.sleep(0.1)
-        raise AssertionError(f"after a minute: {answer!r}, {self.run('return document.body.innerText')[-900:]}")
+        raise AssertionError(f"after ten minutes: {answer!r}, {self.run('return document.body.innerText')[-900:]}")
 
     def text(self) -> str:
         return self.run("return document.getElementById('result').innerText")

@@ -28,6 +28,9 @@ from wpriv.training import list_data
 
 DOCS = ROOT / "docs"
 RUNNABLE = [page for page in PAGES if any(block.runs for block in blocks(page))]
+# of the first shard, the pages that take five to nine seconds
+LONG = {DOCS / "guides" / f"{name}.md" for name in ("audit", "decide-claims", "labelled-images")}
+LONG.add(DOCS / "tutorials" / "local-reports.md")
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
 ALL_TEXT = "\n".join(TEXTS.values())
 ROOMS = ("mechanisms", "accountants", "tables", "figures", "tasks", "data", "models")
@@ -46,7 +49,14 @@ def data_sets() -> frozenset[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", nightly.sharded(RUNNABLE, 9), ids=relative)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(*case.values, marks=pytest.mark.nightly) if LONG.intersection(case.values) else case
+        for case in nightly.sharded(RUNNABLE, 9)
+    ],
+    ids=relative,
+)
 def test_commands_run_and_print_what_the_page_shows(page, capfd, tmp_path, monkeypatch, data_sets):
     monkeypatch.chdir(tmp_path)
     ran = run_page(page, tmp_path, capfd, data_sets)

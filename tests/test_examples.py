@@ -41,7 +41,7 @@ def test_there_are_examples():
     assert len(SCRIPTS) >= 5
 
 
-@pytest.mark.parametrize("script", nightly.sharded(SCRIPTS, 6), ids=lambda p: p.name)
+@pytest.mark.parametrize("script", nightly.sharded(SCRIPTS, 7), ids=lambda p: p.name)
 def test_an_example_runs_as_its_header_says(script, with_wpriv):
     command = re.search(r"Run: (.+)", script.read_text()).group(1)
     run = ["bash", "-c", command]

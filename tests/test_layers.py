@@ -20,14 +20,14 @@ FLOORS = (
     ("errors",),
     # the ground: numbers, files, the vocabulary of processes, recipes, results folders
     ("numerics", "files", "verify", "transport", "spec"),
-    ("core", "randomness"),
+    ("core", "randomness", "strategies"),
     ("config", "figures"),
     ("results",),
     # the calculator
     ("accounting/pld", "accounting/mechanisms"),
     ("accounting/accountants",),
     ("accounting",),
-    ("accounting/claims", "accounting/comparison", "ledger"),
+    ("accounting/claims", "accounting/comparison", "accounting/tables", "ledger"),
     ("releases",),
     # private training
     ("training/noise", "training/data"),
@@ -83,7 +83,9 @@ HOMES = {
     "flwr": ("flower",),
     "starlette": ("ledger/page.py",),
     "uvicorn": ("ledger/page.py",),
-    "sqlalchemy": ("ledger/store.py",),
+    "sqlalchemy": ("ledger/store.py", "releases/databases.py"),
+    "sqlglot": ("releases/databases.py", "releases/queries.py"),
+    "pyarrow": ("releases/arrow_tables.py",),
     "opacus": ("opacus",),
     "dp_accounting": ("dp_accounting",),
 }

@@ -7,11 +7,17 @@ import subprocess
 import sys
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests import blank_figures, nightly
+from tests import blank_figures, nightly, repeated_questions
 from tests.points import ROOT
+from wpriv.accounting.mechanisms.gauss import Gauss
+from wpriv.accounting.pld.composition import Composition
+from wpriv.core.subsampled_pairs import poisson
+from wpriv.numerics import counted_work
+from wpriv.training.clipping import choose_method, clip
 
 SETTINGS = "_hypothesis_internal_use_settings"
 
@@ -47,6 +53,48 @@ def test_children_have_one_thread_of_the_numerical_libraries():
     code = "import os; print(os.environ['OMP_NUM_THREADS'], os.environ['OPENBLAS_NUM_THREADS'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [os.environ["OMP_NUM_THREADS"], os.environ["OPENBLAS_NUM_THREADS"]]
+
+
+@pytest.mark.skipif(nightly.WHOLE, reason="every answer is computed at night")
+def test_an_answer_from_memory_has_the_bits_of_a_computed_one_and_counts_its_work(monkeypatch):
+    run = [(poisson(Gauss(1.0).pair(), 0.125), 5)]
+
+    def answers():
+        asked, start = Composition(run), counted_work.total()
+        return asked.epsilon(1e-5, 1e-3), asked.delta(0.5, 1e-4), asked.work_left, counted_work.total() - start
+
+    first = answers()
+    with monkeypatch.context() as patch:
+        patch.setattr(Composition, "_limited", repeated_questions._evaluate)
+        computed = answers()
+    for name in ("_bracket_epsilon", "_bracket_delta"):
+
+        def computes(*question):
+            pytest.fail("an answer is computed again")
+
+        computes.__name__ = name
+        monkeypatch.setattr(Composition, name, computes)
+    again = answers()
+    assert computed[:2] == first[:2] == again[:2]
+    assert again[2:] == pytest.approx(first[2:])
+
+
+@pytest.mark.skipif(nightly.WHOLE, reason="every network is probed at night")
+def test_equal_networks_are_probed_once_and_those_of_a_test_or_with_other_settings_each_time(monkeypatch):
+    class Own(torch.nn.Linear):
+        pass
+
+    def squared(outputs, targets):
+        return (outputs - targets).square().sum(1)
+
+    probed, real = [], choose_method.probe
+    monkeypatch.setattr(choose_method, "probe", lambda *rest, **more: probed.append(1) or real(*rest, **more))
+    counts = []
+    for layer in (torch.nn.Linear(7, 5), torch.nn.Linear(7, 5), torch.nn.Linear(7, 6), Own(7, 5), Own(7, 5)):
+        clip.choose(layer, squared, torch.zeros(0, 7), torch.zeros(0, layer.out_features))
+        counts.append(len(probed))
+        probed.clear()
+    assert counts == [2, 0, 2, 2, 2]
 
 
 def test_figures_are_blank_here_and_rendered_where_a_test_says_so(tmp_path):

@@ -214,7 +214,7 @@ def test_what_is_declared_can_be_installed_together(wheel):
 
 
 def test_the_fresh_environment_has_what_is_declared_and_nothing_else(fresh, tmp_path):
-    # what the sweep below imports, which runs here too; a package that is not declared is not even found
+    # what a sweep imports; a package that is not declared is not even found
     found = "import importlib.util as u; print([name for name in {!r} if u.find_spec(name)])"
     declared_names = ["torch", "joblib", "pandas", "rich", "matplotlib"]
     others = ["sklearn", "pywt", "pytest", "hypothesis", "ot"]
@@ -275,6 +275,7 @@ def test_python_of_the_readme_runs_in_a_fresh_environment(fresh, tmp_path):
     assert code == 0, printed
 
 
+@pytest.mark.nightly  # that joblib is declared is tested above, and sweeps in two processes in tests/cli
 def test_a_sweep_in_two_processes_runs_in_a_fresh_environment(fresh, tmp_path):
     (tmp_path / "grid.yaml").write_text(GRID)
     code, printed = fresh("wpriv train grid.yaml --jobs 2", tmp_path)

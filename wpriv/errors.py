@@ -116,6 +116,7 @@ EXTRAS = {
     "sqlalchemy": "ledger",
     **dict.fromkeys(("starlette", "uvicorn"), "ledger-serve"),
     "psycopg": "postgres",
+    **dict.fromkeys(("pyarrow", "sqlglot"), "release"),
     "opacus": "opacus",
     "dp_accounting": "dp-accounting",
 }
@@ -128,14 +129,14 @@ _PACKAGES = {
 }
 
 
-def lacking(module: str, user: str) -> MissingResource:
-    """Return the error that a module is not installed, with what to install."""
-    package = _PACKAGES.get(module, module)
-    advice = f"'wpriv[{EXTRAS[module]}]'" if module in EXTRAS else package
+def lacking(module: str, user: str, extra: str = "") -> MissingResource:
+    """Return the error that a module is not installed, with what to install: by default the extra that brings it."""
+    package, extra = _PACKAGES.get(module, module), extra or EXTRAS.get(module, "")
+    advice = f"'wpriv[{extra}]'" if extra else package
     return MissingResource(f"{user} needs the Python package {package}, which is not installed: pip install {advice}")
 
 
-def require(module: str, user: str) -> None:
+def require(module: str, user: str, extra: str = "") -> None:
     """Refuse to go on without a module; see ``lacking``.
 
     Raises:
@@ -144,7 +145,7 @@ def require(module: str, user: str) -> None:
     from importlib.util import find_spec
 
     if find_spec(module) is None:
-        raise lacking(module, user)
+        raise lacking(module, user, extra)
 
 
 class FaultyRecords(MissingResource):

@@ -87,13 +87,16 @@ def test_the_lower_end_pays_for_the_mean_number_of_runs():
 @pytest.mark.parametrize("sigma", [5.0, 1.0])
 @pytest.mark.parametrize(
     "repeats",
-    [
-        Repeats("geometric", 20),
-        Repeats("logarithmic", 10),
-        Repeats("negative-binomial", 5, eta=0.5),
-        Repeats("poisson", 20),
-        Repeats("binomial", 5, runs=10),
-    ],
+    nightly.sharded(
+        [
+            Repeats("geometric", 20),
+            Repeats("logarithmic", 10),
+            Repeats("negative-binomial", 5, eta=0.5),
+            Repeats("poisson", 20),
+            Repeats("binomial", 5, runs=10),
+        ],
+        2,
+    ),
     ids=str,
 )
 def test_the_lower_end_is_that_of_the_larger_or_the_smaller_privacy_loss_as_the_score(repeats, sigma):

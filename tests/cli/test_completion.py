@@ -163,7 +163,7 @@ class Terminal:
     def run(self, line, file):
         """Run a line, and wait for the end of it, which is when the next one has made a file."""
         os.write(self.outer, f"{line}\n: > {file}\n".encode())
-        path, text, end = self.folder / file, "", time.monotonic() + 60
+        path, text, end = self.folder / file, "", time.monotonic() + 600
         while not path.exists():
             assert time.monotonic() < end, text
             if select.select([self.outer], [], [], 0.2)[0]:

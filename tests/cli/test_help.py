@@ -42,7 +42,7 @@ BEFORE = {
     "ledger done": [INIT, RESERVED, "ledger begin sqlite:///b.db august-report"],
     "ledger import": [INIT, "ledger export sqlite:///b.db --out entries.jsonl"],
     "ledger spend": ['ledger init sqlite:///b.db --eps 1 --delta 1e-6 --partition "all:region=north,south"'],
-    **{f"ledger {word}": [INIT] for word in ("check", "export", "head", "reserve", "status")},
+    **{f"ledger {word}": [INIT] for word in ("check", "export", "head", "limit", "reserve", "status")},
 }
 FILES = {
     "people.csv": "age,income\n" + "20,0\n40,1\n" * 5,
@@ -61,6 +61,7 @@ NOT_RUN = (
     "checkpoint.pt",
     "refresh",
     "ledger serve",
+    "ledger migrate",
 )
 
 
@@ -102,7 +103,7 @@ def test_every_page_has_two_to_four_examples_before_its_options(capsys, words):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", nightly.sharded(["", *PAGES], 2))
+@pytest.mark.parametrize("words", nightly.sharded(["", *PAGES], 3))
 def test_every_example_runs(capsys, tmp_path, monkeypatch, words):
     text = page(capsys, words)
     monkeypatch.chdir(tmp_path)

@@ -92,6 +92,20 @@ def test_a_forecast_names_the_best_rule(capsys):
     assert (rounds["gauss"], rounds["rdp"], rounds["basic"], rounds["fixed in advance"]) == (56, 48, None, 56)
 
 
+def test_a_limit_is_lowered_and_raised_to_its_ceiling(capsys):
+    assert call(capsys, f"ledger init {URL} --eps 1 --delta 1e-6 --ceiling eps=2,delta=1e-6 --rule gauss")[0] == 0
+    code, out, _ = call(capsys, f"ledger limit {URL} --eps 0.5 --delta 1e-6 --actor board --reason audit")
+    assert (code, out.splitlines()[0]) == (0, "limit of all: (0.5, 1e-6)-DP, before (1, 1e-6)-DP")
+    assert "(0.5, 1e-6)-DP at present, up to (2, 1e-6)-DP (all)" in call(capsys, f"ledger status {URL}")[1]
+    answer = json.loads(call(capsys, f"ledger limit {URL} --eps 2 --delta 1e-6 --json")[1])
+    assert (answer["state"], answer["before"], answer["limits"]) == ("changed", {"eps": 0.5, "delta": 1e-6}, [])
+    code, out, err = call(capsys, f"ledger limit {URL} --eps 2.5 --delta 1e-6")
+    assert (code, out) == (1, "")
+    assert "may rise to (2, 1e-6)-DP" in err
+    assert call(capsys, f"ledger limit {URL} --eps 2")[0] == 2
+    assert call(capsys, f"ledger migrate {URL} --backup b.jsonl")[0] == 2
+
+
 def test_reserve_begin_and_end(capsys):
     call(capsys, f"ledger init {URL} --eps 1 --delta 1e-6")
     assert call(capsys, f'ledger reserve {URL} "laplace scale=20" --key k --expires 60')[0] == 0

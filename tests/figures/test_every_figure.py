@@ -80,6 +80,10 @@ TRAINED = {
     "scores": [{**cell, "group": index // 10} for index, cell in enumerate(CELLS)],
     "codes": [{**point, "group": index % 2} for index, point in enumerate(PLANE)],
     "points": [{**point, "kind": ("target", "moved")[index % 2]} for index, point in enumerate(PLANE)],
+    "release-noise": [
+        {"kind": "count", "name": "persons", "column": None, "key": key, "value": value, "half_width": half}
+        for key, value, half in (("A", 2207, 18), ("B", 509, 18), ("C", -2, 18), (None, 2750, 13))
+    ],
     "samples": {"samples": RNG.normal(size=(30, 2)), "target": RNG.normal(size=(30, 2))},
 }
 CASES = [*((name, "a") for name in sorted({*TABLES, *TRAINED})), *((name, "b") for name in sorted(BOUNDS))]

@@ -341,7 +341,7 @@ def test_a_browser_runs_the_page_without_an_error(ledger, tmp_path):
             address = server.stdout.readline().split()[0]
             browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile"]
             browser += ["--virtual-time-budget=3000", "--enable-logging=stderr", "--v=0"]
-            done = subprocess.run([*browser, "--dump-dom", address], capture_output=True, text=True, timeout=60)
+            done = subprocess.run([*browser, "--dump-dom", address], capture_output=True, text=True, timeout=600)
         finally:
             server.terminate()
     assert "no such number is a guarantee" in done.stdout

@@ -9,13 +9,14 @@ import os
 import signal
 import sqlite3
 import time
+from pathlib import Path
 
 import pytest
 
 from wpriv import Gauss, Laplace, Process, Step
 from wpriv.errors import CheckFailed, MissingResource, UsageError
-from wpriv.ledger.filters import UNITS
-from wpriv.ledger.reading import import_entries
+from wpriv.ledger.filters import UNITS, Limit
+from wpriv.ledger.reading import import_entries, migrate
 from wpriv.ledger.service import Ledger, Refused
 from wpriv.ledger.store import Store
 
@@ -43,6 +44,31 @@ def test_it_admits_560_gaussian_releases_and_refuses_one_more(url):
             ledger.spend(Gauss(sigma=100))
         assert ledger.fits("gauss sigma=100") == 0
         assert ledger.check() != []
+
+
+@pytest.mark.parametrize(
+    ("what", "fits"),
+    [
+        ("laplace scale=20", 22),
+        ("gauss sigma=100", 559),
+        pytest.param("gauss sigma=1 poisson 0.01", 19, marks=pytest.mark.nightly),
+    ],
+)
+def test_what_still_fits_does_in_one_release_and_one_more_does_not(tmp_path, what, fits):
+    with made(f"sqlite:///{tmp_path}/b.db") as ledger:
+        assert ledger.fits(what) == fits
+        with pytest.raises(Refused, match=f"room for {fits} of its {fits + 1} releases"):
+            ledger.spend(f"{what} n={fits + 1}")
+        ledger.spend(f"{what} n={fits}")
+        assert ledger.fits(what) == 0
+        ledger.check()
+
+
+def test_twenty_one_releases_fit_one_by_one_by_their_floors(tmp_path):
+    with made(f"sqlite:///{tmp_path}/b.db") as ledger:
+        for _ in range(21):
+            ledger.spend("laplace scale=20")
+        assert ledger.fits("laplace scale=20") == 0
 
 
 def test_the_fifty_first_leak_is_refused_by_a(tmp_path):
@@ -195,6 +221,124 @@ def test_several_limits_hold_at_once(tmp_path):
             ledger.spend("gauss sigma=1000")
 
 
+def test_a_limit_falls_and_rises_to_the_ceiling_that_was_promised_from_the_start(url):
+    with made(url, rule="gauss", ceiling="eps=3,delta=1e-6") as ledger:
+        assert "is (3, 1e-6)-DP" in ledger.status(fixed=False).promises[0]
+        assert ledger.fits("gauss sigma=100") == 560  # that of (1, 1e-6), in the accounts of (3, 1e-6)
+        ledger.spend("gauss sigma=100 n=300")
+        assert ledger.limit(Limit(0.5, 1e-6), actor="me", reason="audit") == Limit(1.0, 1e-6)
+        with pytest.raises(Refused, match=r"its limit \(0.5, 1e-6\)-DP has 0% of T left"):
+            ledger.spend("gauss sigma=100")
+        with pytest.raises(Refused, match="promised from the start"):
+            ledger.limit(Limit(3.0, 1.1e-6))
+        ledger.limit(Limit(3.0, 1e-6))
+        assert ledger.fits("gauss sigma=100") == 4195 - 300  # T of (3, 1e-6) is .41954966
+        ledger.limit(Limit(0.5, 1e-7))
+        ledger.check()
+        assert ledger.status(fixed=False).limits == (("all", Limit(0.5, 1e-7), Limit(3.0, 1e-6)),)
+
+
+@pytest.mark.parametrize(
+    "rule", ["rdp", "basic", *(pytest.param(rule, marks=pytest.mark.nightly) for rule in ("residue", "union"))]
+)
+def test_a_lower_limit_admits_what_a_ledger_of_that_limit_does_or_a_little_less(tmp_path, rule):
+    what = "laplace scale=100"
+    with (
+        made(f"sqlite:///{tmp_path}/a.db", rule=rule) as own,
+        made(f"sqlite:///{tmp_path}/b.db", rule=rule, ceiling="eps=2,delta=1e-5") as lower,
+    ):
+        right, fits = own.fits(what), lower.fits(what)
+        assert right is not None
+        assert fits is not None
+        assert 0.9 * right <= fits <= 1.02 * right
+        lower.spend(f"{what} n={fits}")
+        lower.limit(Limit(2.0, 1e-5))
+        assert lower.fits(what)
+        lower.check()
+
+
+def test_a_limit_that_falls_closes_no_filter_of_a_union_for_good(tmp_path):
+    with made(f"sqlite:///{tmp_path}/b.db", rule="union") as ledger:
+        ledger.limit(Limit(0.01, 1e-6))
+        with pytest.raises(Refused):
+            ledger.spend("gauss sigma=10")
+        ledger.limit(Limit(1.0, 1e-6))
+        ledger.spend("gauss sigma=10")
+        assert not any(account.closed for account in ledger.status(fixed=False).accounts)
+
+
+def test_limits_of_scopes_rise_by_name_and_travel_with_the_entries(tmp_path):
+    terms = {"scopes": ["sales:eps=0.5,delta=1e-7 up to eps=1,delta=1e-6;mu=0.1"], "limits": ["eps=2,delta=1e-9"]}
+    with made(f"sqlite:///{tmp_path}/b.db", rule="gauss", **terms) as ledger:
+        ledger.limit(Limit(0.7, 1e-7), scope="sales")
+        ledger.limit(Limit(mu=0.05), scope="sales")
+        with pytest.raises(UsageError, match="say by `of` which one"):
+            ledger.limit(Limit(0.5, 1e-9))
+        ledger.limit(Limit(0.5, 1e-9), of=Limit(2.0, 1e-9))
+        status = ledger.status(fixed=False)
+        ledger.export(tmp_path / "e.jsonl")
+    import_entries(f"sqlite:///{tmp_path}/c.db", tmp_path / "e.jsonl")
+    with Ledger(f"sqlite:///{tmp_path}/c.db") as copy:
+        assert copy.status(fixed=False) == status
+        assert [limit for _, limit, _ in status.limits] == [Limit(0.5, 1e-9), Limit(0.7, 1e-7), Limit(mu=0.05)]
+        copy.check()
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "words"),
+    [
+        ("eps=0.5,delta=1e-6", "at most that"),
+        ("rho=1", "at most that"),
+        ("eps=2", "`eps` with `delta`"),
+        ("2", "written"),
+    ],
+)
+def test_a_ceiling_is_a_limit_above_the_first_one(tmp_path, ceiling, words):
+    with pytest.raises(UsageError, match=words):
+        made(f"sqlite:///{tmp_path}/b.db", ceiling=ceiling)
+
+
+def test_a_ledger_of_the_first_schema_is_refused_until_it_is_migrated(tmp_path):
+    """The file was written by the version of the first schema."""
+    path, url = tmp_path / "b.db", f"sqlite:///{tmp_path}/b.db"
+    with sqlite3.connect(path) as connection:
+        connection.executescript((Path(__file__).parent / "schema1.sql").read_text())
+        before = connection.execute("SELECT * FROM entry ORDER BY seq").fetchall()
+    with pytest.raises(UsageError, match=r"schema 1; this one has 2.*ledger migrate"):
+        Ledger(url)
+    assert migrate(url, tmp_path / "backup.jsonl") == (1, 2)
+    with Ledger(url) as ledger:
+        assert ledger.check(f"3 {before[-1][-1]}") == ["release 2 began and has not ended; it is charged"]
+        assert ledger.spend("gauss sigma=100 n=10", key="july").repeated
+        ledger.begin("august")
+        ledger.limit(Limit(0.5, 1e-6))
+        ledger.spend("gauss sigma=100")
+        assert len(ledger.check()) == 3
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT * FROM entry WHERE seq <= 3 ORDER BY seq").fetchall() == before
+    assert str(import_entries(f"sqlite:///{tmp_path}/c.db", tmp_path / "backup.jsonl")).startswith("3 ")
+    for again, words in ((tmp_path / "backup.jsonl", "exists"), (tmp_path / "other.jsonl", "up to date")):
+        with pytest.raises(UsageError, match=words):
+            migrate(url, again)
+
+
+def test_a_migration_that_fails_changes_nothing(tmp_path):
+    with sqlite3.connect(tmp_path / "b.db") as connection:
+        connection.executescript((Path(__file__).parent / "schema1.sql").read_text())
+    with pytest.raises(MissingResource):
+        migrate(f"sqlite:///{tmp_path}/b.db", tmp_path / "no folder" / "backup.jsonl")
+    with pytest.raises(UsageError, match="schema 1"):
+        Ledger(f"sqlite:///{tmp_path}/b.db")
+
+
+def test_a_ledger_of_a_later_version_is_refused(tmp_path):
+    made(f"sqlite:///{tmp_path}/b.db").close()
+    with sqlite3.connect(tmp_path / "b.db") as connection:
+        connection.execute("UPDATE ledger SET schema = 99")
+    with pytest.raises(UsageError, match="later version"):
+        Ledger(f"sqlite:///{tmp_path}/b.db")
+
+
 def test_a_union_goes_on_while_one_filter_holds(tmp_path):
     with made(f"sqlite:///{tmp_path}/b.db", rule="union") as ledger:
         while ledger.fits("gauss sigma=20"):
@@ -243,6 +387,7 @@ def test_entries_travel_and_are_verified(tmp_path):
         ("DROP TRIGGER entry_no_update; UPDATE entry SET actor = 'x' WHERE seq = 2", "does not match its digest"),
         ("DROP TRIGGER entry_no_delete; DELETE FROM entry WHERE seq = 2", "does not continue"),
         ("DROP TRIGGER entry_no_delete; DELETE FROM entry WHERE seq = 3", "entries were removed"),
+        ('INSERT INTO limit_now VALUES (0, \'{"limit":{"eps":1,"delta":1e-6},"caps":[[9,9]]}\')', "limits in force"),
         ("UPDATE ledger SET charter = replace(charter, '\"eps\":1.0', '\"eps\":9.0')", "limits"),
     ],
 )
@@ -293,7 +438,7 @@ def test_four_writers_spend_exactly_the_limit(url):
     writers = [FORK.Process(target=spend_often, args=(url, 6, queue)) for _ in range(4)]
     for writer in writers:
         writer.start()
-    counts = [queue.get(timeout=120) for _ in writers]
+    counts = [queue.get(timeout=600) for _ in writers]
     for writer in writers:
         writer.join()
     assert sum(counts) == 20

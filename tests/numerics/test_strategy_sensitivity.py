@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wpriv.accounting.mechanisms.matrix_gauss import bands, strategy_sensitivity
+from wpriv.numerics.strategy_sensitivity import bands, strategy_sensitivity
 
 
 def patterns(size: int, separation: int, most: int) -> list[list[int]]:

@@ -13,6 +13,7 @@ from tests.points import ROOT
 from wpriv.accounting import load_recipe
 from wpriv.accounting.claims import verify_claim
 from wpriv.accounting.comparison import compare, grid
+from wpriv.cli.main import main
 from wpriv.config import recipe_files
 from wpriv.config.schema import PROCESS_TABLES
 from wpriv.core import registry
@@ -30,6 +31,7 @@ TOP = {path: dict(re.findall(r"^(kind|claims): *(\w*)", path.read_text(encoding=
 FILES = [path for path in EVERY if TOP[path]["kind"] == "compare"]
 TRAININGS = [path for path in EVERY if TOP[path]["kind"] == "train"]
 VERIFYING = [path for path in EVERY if TOP[path]["kind"] == "verify"]
+RELEASES = [path for path in EVERY if TOP[path]["kind"] == "release"]
 CLAIMING = [path for path in EVERY if "claims" in TOP[path]]
 # no numbers are published for comparison: only pictures, or the data are synthetic
 WITHOUT_NUMBERS = {
@@ -50,7 +52,7 @@ DRAWN = [
     pytest.param(path, marks=pytest.mark.figures) if nightly.is_in_shard(number, 4) else path
     for number, path in enumerate(FILES)
 ]
-LARGE_GRIDS = ("fig1-orders", "table4-noise", "linear-rate")
+LARGE_GRIDS = ("fig1-orders", "table4-noise", "linear-rate", "error-over-eps", "eps-over-bins", "error-over-epochs")
 # tables with one row for each process; a table of losses has one for each loss
 ONE_ROW_TABLES = set(PROCESS_TABLES) - {"loss"}
 
@@ -202,3 +204,16 @@ def test_the_quick_digits_recipe_trains_to_its_expected_accuracy(tmp_path):
     assert done.verdicts
     assert done.guarantees[0].epsilon.safe <= 3
     assert plot.plot(tmp_path / "out", formats=["svg"])[0].is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", RELEASES, ids=lambda p: p.stem)
+def test_a_release_recipe_releases_and_its_folder_is_the_same_recipe(path, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["release", str(path), "--out", str(out), "--csv"]) == 0
+    first = capsys.readouterr().out
+    assert len(first.splitlines()) > 4
+    assert main(["release", str(out / "recipe.yaml"), "--out", str(out), "--csv"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == first
+    assert "nothing was spent" in printed.err

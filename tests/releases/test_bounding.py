@@ -13,16 +13,23 @@ from hypothesis import strategies as st
 
 from wpriv.errors import UsageError
 from wpriv.releases import bounding
-from wpriv.releases.bounding import Coded, Grid, bound
+from wpriv.releases.bounding import Grid, Persons, bound
+from wpriv.releases.tables import coded
 
 DAYS = Grid(Fraction(0), Fraction(60))
 KEYS = ("a", "b", "c")
 LIMITS = [(1, 1, 0, 3), (2, 1, 0, 3), (2, 2, -1, 3), (3, 2, -2, 2), (1, 3, -3, 1)]
 
 
+def of_persons(cells):
+    known = Persons()
+    known.add(coded(cells))
+    return known.coded()
+
+
 def cell_sums(rows, key, groups, most, lo, hi):
     """Sums of bounded values of each key, as a release computes them."""
-    persons = Coded.persons([person for person, _, _ in rows])
+    persons = of_persons([person for person, _, _ in rows])
     cells = np.array([KEYS.index(name) for _, name, _ in rows], np.int64)
     values = np.array([min(max(value, lo), hi) for _, _, value in rows], np.int64)
     marks = bounding.cell_digests(KEYS)
@@ -109,5 +116,5 @@ def test_sums_do_not_overflow():
 
 
 def test_identifiers_are_compared_exactly():
-    codes = Coded.persons(["007", "7", 7, "", None, 9007199254740993, 9007199254740992, 10**5000]).codes.tolist()
+    codes = of_persons(["007", "7", 7, "", None, 9007199254740993, 9007199254740992, 10**5000]).codes.tolist()
     assert codes == [0, 1, 2, -1, -1, 3, 4, 5]

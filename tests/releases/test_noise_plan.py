@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 
+from tests import nightly
 from wpriv.accounting import evaluate
 from wpriv.accounting.mechanisms.discrete_gauss import DiscreteGauss
 from wpriv.accounting.mechanisms.dp import Dp
@@ -54,16 +55,19 @@ def test_one_output_gets_the_least_noise(outputs, limits, budget, by, wanted):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("outputs", "limits", "by", "wanted"),
-    [
-        ([Sum("x", 0, 60)], Limits(rows=3), False, [760.44234]),  # 4
-        ([Sum("x", -10, 60)], Limits(rows=1), False, [253.48066]),  # 5
-        ([Mean("x", 0, 60)], Limits(rows=3), False, [17.9238, 537.714]),  # 6
-        ([Count("rows")], Limits(2, 3), True, [17.922339]),  # 9
-        ([BinCounts("x", (0, 7, 30, 60))], Limits(2, 2), False, [11.950684]),  # 10
-        ([Count(overall=True), Count()], Limits(2), True, [5.975342, 8.45041]),  # 11
-        ([Count(), Sum("x", 0, 60)], Limits(rows=3), False, [5.974599, 1075.428]),  # 12
-        ([Count(), Sum("x", 0, 60, weight=2)], Limits(rows=3), False, [9.44667, 850.2003]),  # 13
-    ],
+    nightly.sharded(
+        [
+            ([Sum("x", 0, 60)], Limits(rows=3), False, [760.44234]),  # 4
+            ([Sum("x", -10, 60)], Limits(rows=1), False, [253.48066]),  # 5
+            ([Mean("x", 0, 60)], Limits(rows=3), False, [17.9238, 537.714]),  # 6
+            ([Count("rows")], Limits(2, 3), True, [17.922339]),  # 9
+            ([BinCounts("x", (0, 7, 30, 60))], Limits(2, 2), False, [11.950684]),  # 10
+            ([Count(overall=True), Count()], Limits(2), True, [5.975342, 8.45041]),  # 11
+            ([Count(), Sum("x", 0, 60)], Limits(rows=3), False, [5.974599, 1075.428]),  # 12
+            ([Count(), Sum("x", 0, 60, weight=2)], Limits(rows=3), False, [9.44667, 850.2003]),  # 13
+        ],
+        3,
+    ),
 )
 def test_several_outputs_share_one_multiplier(outputs, limits, by, wanted):
     plan = planned(outputs, limits, by=by)

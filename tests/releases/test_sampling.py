@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from mpmath import mp, mpf
-from scipy.stats import chi2
+from scipy.stats import binom, chi2
 
-from wpriv.releases import sampling
+from tests import nightly
+from wpriv import Mean
+from wpriv.releases import aggregate, sampling
 from wpriv.releases.sampling import GAUSS, LAPLACE, WORD, Noise
 
 KEY = bytes(range(32))
@@ -141,3 +145,102 @@ def test_wide_noise_is_drawn_too():
     draws = np.array(Noise(GAUSS, 5.9e14).draw(KEY, 0, 400), float) / 5.9e14
     assert abs(draws.mean()) < 0.3
     assert 0.8 < draws.std() < 1.2
+
+
+# exact rationals, tails, and independence
+
+
+def exponential(x: Fraction, terms: int = 60) -> tuple[Fraction, Fraction]:
+    """Rational bounds of e^-x from its series at x / 2^s <= 1/2, squared s times; the rest is below the last term."""
+    doublings = max(0, math.ceil(math.log2(x)) + 1) if x > 0 else 0
+    small = x / 2**doublings
+    term, low, high = Fraction(1), Fraction(0), Fraction(0)
+    for place in range(terms):
+        low, high = low + term, high + term
+        term = -term * small / (place + 1)
+    low, high = min(low, low + term), max(high, high + term)
+    for _ in range(doublings):
+        low, high = (Fraction(math.floor(low**2 * 2**400), 2**400), Fraction(math.ceil(high**2 * 2**400), 2**400))
+    return low, high
+
+
+@pytest.mark.parametrize(("family", "spread"), [(GAUSS, 0.7), (GAUSS, 2.0), (LAPLACE, 0.5), (LAPLACE, 1.1)])
+def test_entries_lie_between_exact_rationals(family, spread):
+    """F(k) from rational bounds of each weight, and of the tail by a geometric series: no rounding anywhere."""
+    entries, first = sampling._entries(family, spread)
+    exact, reach = Fraction(spread), 3 - first
+    weights = [exponential(k**2 / (2 * exact**2) if family == GAUSS else k / exact) for k in range(1, reach)]
+    ratio = exponential((reach + Fraction(1, 2)) / exact**2 if family == GAUSS else 1 / exact)[1]
+    tail = exponential(reach**2 / (2 * exact**2) if family == GAUSS else reach / exact)[1] / (1 - ratio)
+    low_half, high_half = sum(low for low, _ in weights), sum(high for _, high in weights) + tail
+    below_low = below_high = Fraction(0)
+    checked = 0
+    for k in range(1 - reach, reach):
+        low, high = (Fraction(1), Fraction(1)) if k == 0 else weights[abs(k) - 1]
+        below_low, below_high = below_low + low, below_high + high
+        if not 0 <= k - first < len(entries) - 1:
+            continue
+        entry = int(entries[k - first])
+        assert entry <= (below_high + tail) / (1 + 2 * low_half) * 2**WORD
+        assert entry + 1 > below_low / (1 + 2 * high_half) * 2**WORD
+        checked += 1
+    assert checked == len(entries) - 1
+
+
+@pytest.mark.parametrize("family", [GAUSS, LAPLACE])
+@pytest.mark.parametrize("table", [True, False])
+def test_tails_are_as_frequent_as_they_should_be(family, table, monkeypatch):
+    """Draws beyond 1.5, 3 and 4 spreads on either side: binomial, so that a right sampler fails once in a million."""
+    if not table:
+        monkeypatch.setattr(sampling, "TABLE", 0.0)
+    noise, count = Noise(family, 6.0), 200_000 if table else 4_000
+    draws = np.array(noise.draw(KEY, 5, count))
+    with mp.workdps(30):
+        p = exact_weights(noise, 240)
+    for far in (9, 18, 24):
+        chance = float(sum(p[k] for k in range(far, 241)))
+        for number in ((draws >= far).sum(), (draws <= -far).sum()):
+            assert min(binom.sf(number - 1, count, chance), binom.cdf(number, count, chance)) > 1e-6 / 24
+
+
+def test_neighbouring_draws_are_independent():
+    """Chi-squared on pairs of successive draws, and of draws of two parts; a right sampler fails once in a million."""
+    noise = Noise(GAUSS, 3.0)
+    draws = np.array(noise.draw(KEY, 1, 40_001))
+    other = np.array(noise.draw(KEY, 2, 40_000))
+    classes = np.digitize(draws, [-2, 0, 1, 3])
+    for second in (classes[1:], np.digitize(other, [-2, 0, 1, 3])):
+        table = np.zeros((5, 5))
+        np.add.at(table, (classes[:-1], second), 1)
+        wanted = table.sum(1, keepdims=True) * table.sum(0, keepdims=True) / table.sum()
+        assert ((table - wanted) ** 2 / wanted).sum() < chi2.isf(1e-6, 16)
+
+
+# intervals
+
+
+@pytest.mark.parametrize("people", [10, 30, 300, 3000])
+def test_fiellers_interval_of_a_mean_holds_it_as_often_as_is_said(people):
+    """Coverage of .949 to .951 for 10 to 3000 rows, within five standard errors of the draws; a delta method has .996
+    at 10 rows."""
+    draws = 20_000 if nightly.WHOLE else 2_000
+    output, count, total = Mean("x", 0, 60), Noise(GAUSS, 5.9745993), Noise(GAUSS, 179.24)
+    exact = people * 12
+    counts = np.array(count.draw(KEY, 0, draws)) + people
+    sums = np.array(total.draw(KEY, 1, draws)) + exact
+    inside = 0
+    for number, sum_ in zip(counts.tolist(), sums.tolist(), strict=True):
+        value, interval, _ = aggregate.mean(output, number, sum_, count, total, 4, "")
+        low, high = map(float, interval)
+        inside += low <= 30 + 12 <= high
+        assert number < 1 or low - 1e-4 <= value <= high + 1e-4
+    assert abs(inside / draws - 0.95) < 0.001 + 5 * math.sqrt(0.95 * 0.05 / draws)
+
+
+@pytest.mark.parametrize("noise", [Noise(GAUSS, 4.2307794), Noise(LAPLACE, 180.0), Noise(GAUSS, 5000.0)])
+def test_the_interval_of_a_count_holds_it_as_often_as_is_said(noise):
+    """With probability .95 or more, and less than the mass of two more values beyond it, in 20,000 draws."""
+    draws = np.abs(noise.draw(KEY, 7, 20_000))
+    half, error = noise.half_width(), 5 * math.sqrt(0.95 * 0.05 / 20_000)
+    assert (draws <= half).mean() >= 0.95 - error
+    assert (draws <= half - 1).mean() < 0.95 + error

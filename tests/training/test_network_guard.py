@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import itertools
+from pathlib import Path
 
 import numpy
 import pytest
@@ -178,6 +180,42 @@ def test_weights_that_began_in_the_same_place_are_not_close_to_trained_ones():
             assert not network_guard._is_close(weight.double(), change)
         for weight in (first + 0.1 * noise + 1e-7 * other, first + 0.05 * noise, 3 * first + 0.3 * noise):
             assert network_guard._is_close(weight, change)
+
+
+def test_new_layers_of_normalization_are_never_close_to_biases_that_a_first_step_of_adam_moved():
+    """Every pattern of signs, of which one in 256 moves all numbers alike; also beside first weights of 1 + noise."""
+    patterns = torch.tensor(list(itertools.product((0.01, -0.01), repeat=8)), dtype=torch.float64)
+    origin, start = network_guard.Origin(None, "r", True), torch.zeros(8, dtype=torch.float64)
+    spread = 1 + 0.02 * torch.randn(8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    for first in (start, start + 1):
+        for pattern in patterns:
+            change = network_guard.Change(origin, first, first + pattern)
+            for weight in (start, start + 1, spread, start + 0.01):
+                assert not network_guard._is_close(weight, change)
+
+
+def test_a_network_that_adam_moved_by_one_step_is_refused_in_each_form_and_a_new_one_is_not(monkeypatch):
+    """The step that moves the bias of the normalization up in all its numbers, as one of 256 does."""
+    for kept in ("_left", "_changes"):
+        monkeypatch.setattr(network_guard, kept, {})
+
+    def network():
+        return torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.LayerNorm(8), torch.nn.Linear(8, 2))
+
+    torch.manual_seed(0)
+    model = network()
+    with network_guard.in_training(model, network_guard.Origin(Path("first"), "r", True)), torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(0.01 * torch.randn_like(weight).sign())
+        model[1].bias.copy_(torch.full((8,), 0.01))
+    network_guard.require_unused(network(), "r")
+    with torch.no_grad():
+        for change in (lambda weight: None, lambda weight: weight.mul_(0.7), lambda weight: weight.add_(0.5)):
+            changed = copy.deepcopy(model)
+            for weight in changed.parameters():
+                change(weight)
+            with pytest.raises(UsageError, match="first weights"):
+                network_guard.require_unused(changed, "r")
 
 
 def test_a_second_training_on_some_of_the_same_records_states_the_cost_of_both(tmp_path, monkeypatch):

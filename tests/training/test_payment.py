@@ -13,7 +13,7 @@ import wpriv
 from tests.training.test_allocation_training import RECIPE, stopped
 from wpriv.errors import CheckFailed, UsageError
 from wpriv.ledger.service import Ledger, Refused
-from wpriv.training import train
+from wpriv.training import sweep, train
 
 PLAIN = RECIPE.replace(", sampling: allocation", ", sampling: none").replace("batch: 50\n", "")
 
@@ -44,7 +44,12 @@ def test_a_training_is_paid_for_once_and_refused_when_nothing_is_left(recipe, ur
     done = train.run(recipe, tmp_path / "out", ledger=url)
     paid = json.loads((tmp_path / "out" / "provenance.json").read_text())["paid"]
     assert (paid["ledger"], paid["release"], done.statement["steps"]) == (url, "2", 2)
+    first, *rest = (json.loads(line) for line in (tmp_path / "out" / "ledger.jsonl").read_text().splitlines())
+    assert first["paid"] == paid["digest"]
+    assert not any("paid" in row for row in rest)
+    assert wpriv.budget(history=tmp_path / "out", delta=1e-5).epsilon.safe > 0
     with Ledger(url) as ledger:
+        assert ledger.state("2").digest == paid["digest"]
         assert ledger.history() == [{**ledger.process().steps[0].describe(), "n": 2}]
         assert ledger.status(fixed=False).accounts[0].amount == pytest.approx(2 / 1.5**2)
     train.run(recipe, tmp_path / "out", ledger=url)  # finished: nothing runs, and nothing is spent
@@ -89,6 +94,28 @@ def test_a_training_without_privacy_has_nothing_to_pay(url, tmp_path):
     with pytest.raises(UsageError, match="no privacy"):
         train.run(train.recipe_of(path), tmp_path / "out", ledger=url)
     assert states(url) == {}
+
+
+def swept(tmp_path, *lines: str):
+    path = tmp_path / "swept.yaml"
+    path.write_text("\n".join((PLAIN, *lines)) + "\n")
+    return train.recipe_of(path)
+
+
+def test_the_trainings_of_a_sweep_pay_one_by_one_and_none_begins_unless_all_fit(recipe, url, tmp_path):
+    pair = swept(tmp_path, "seeds: 2")  # each of two steps
+    with pytest.raises(Refused, match="Nothing was spent"):
+        sweep.run(pair, tmp_path / "refused", ledger=url)
+    assert not (tmp_path / "refused").exists()
+    assert states(url) == {}
+    larger = f"sqlite:///{tmp_path}/c.db"
+    Ledger.create(larger, mu=2.0, rule="gauss").close()
+    result = sweep.run(pair, tmp_path / "out", ledger=larger)
+    assert (len(result.rows), states(larger)) == (2, {"done": 2})
+    sweep.run(pair, tmp_path / "out", ledger=larger)  # finished: nothing is spent
+    assert states(larger) == {"done": 2}
+    with pytest.raises(UsageError, match="local disk"):
+        sweep.run(pair, tmp_path / "cluster", ledger=larger, backend="submitit")
 
 
 def test_reports_are_paid_for_before_a_record_is_used(tmp_path):

@@ -139,8 +139,7 @@ def process(
             if not places:
                 raise
             raise error.at(places[index]) from None
-        # a training with correlated noise and bins of its own does not become a longer one
-        alike = bool(steps) and steps[-1].is_like(new) and new.releases == new.n // new.sampling.pass_steps
+        alike = bool(steps) and steps[-1].adds_to(new)
         if alike and (new.observed is None or new.observed.steps == 1):
             new = dataclasses.replace(new, n=steps.pop().n + new.n)
         steps.append(new)

@@ -188,36 +188,22 @@ def calibrate(
     target = read_target(eps=eps, delta=delta, advantage=advantage, tpr=tpr, fpr=fpr, max_mu=max_mu)
     keys = {**sampling_keys(sampling, rate, max_batch), "n": n, "batch": batch, "records": records, "epochs": epochs}
     keys |= {**params, "bands": bands, "bins": bins, "adjacency": adjacency, "group": group}
-    described = plain_words.with_words(mech, keys, "calibrate")
-    unknown, spec, written, notes = _read(described)
-    adjacency, group = written.pop("adjacency"), written.pop("group")
-    size = build_process.data_set_size([written])
-    if unknown.name == "rate" and group is not None and whole(group, "group") > 1 and spec["sampling"] == "fixed":
-        raise UsageError(
-            "fixed-size sampling of groups needs the size of a batch: give `batch` with `records`, and leave out the "
-            "noise or `n`"
-        )
-
-    def at(value: float) -> Process:
-        return build_process.process([{**spec, unknown.name: value}], adjacency, group=group, records=size)
-
+    step = _read(plain_words.with_words(mech, keys, "calibrate"))
     _check_kinds(history, adaptive, repeats, accountant, compare_classical, target)
     if compare_classical:
-        _check_classical(spec, unknown)
+        _check_classical(step.spec, step.unknown)
+    if target.argument == "eps" and delta is None:
+        _require_largest_loss(step)
     spent = None
     if history is not None:
-        spent = build_process.described_process(history=history, adjacency=adjacency, group=group, records=records)
-    if target.argument == "eps" and delta is None and math.isinf(evaluate.largest_loss(at(unknown.clamp(1.0)))):
-        raise UsageError(
-            f"calibrate needs `delta` beside `eps`: no bound of the privacy loss of {spec['mech']} is known, and so no "
-            f"eps at delta = 0 (pure DP). Give `delta`, well below 1 / records, such as 1e-5"
-        )
-    process_at = at if spent is None else adaptive_history.followed_by(spent, adjacency, at)
-    accountant, by_default = build_process.named_or_default(accountant, process_at(unknown.clamp(1.0)))
-    notes += by_default
-    width = max(default_tol(unknown, process_at), target.least_tol) if tol is None else number(tol, "`tol`")
+        ran = partial(build_process.described_process, adjacency=step.adjacency, group=step.group)
+        spent = ran(history=history, records=records)
+    process_at = step.at if spent is None else adaptive_history.followed_by(spent, step.adjacency, step.at)
+    accountant, by_default = build_process.named_or_default(accountant, process_at(step.unknown.clamp(1.0)))
+    width = max(default_tol(step.unknown, process_at), target.least_tol) if tol is None else number(tol, "`tol`")
+    notes = [*step.notes, *by_default]
 
-    solver = partial(solve_for, unknown, process_at, accountant, target, width)
+    solver = partial(solve_for, step.unknown, process_at, accountant, target, width)
     extra: dict[str, Any] = {}
     if spent is None:
         solution, row = _solved(solver, accountant, repeats)
@@ -225,25 +211,64 @@ def calibrate(
         notes += [] if repeats is None else row.extra["reading"]
     elif adaptive:
         solution, row, calibrated, extra["room"] = adaptive_history.solve_adaptively(
-            spent.process, unknown, process_at, target, width
+            spent.process, step.unknown, process_at, target, width
         )
     else:
-        solution, row, extra["room"] = _solved_after(spent, solver, unknown, accountant, target, width)
+        solution, row, extra["room"] = _solved_after(spent, solver, step.unknown, accountant, target, width)
         calibrated = solution.as_dict()
+    notes += [] if spent is None else ["the target is that of the history and the further steps", *spent.notes]
+    if compare_classical:
+        last = row.process.steps[-1]
+        person = last.mechanism.grouped(row.process.group)
+        extra["classical"] = classical_formula(person, target.eps, target.delta, last.n)
+    row = _with_warnings(row, solution, step.records)
+    row = row.with_extra(asked=target.asked, calibrated=calibrated, **extra, reading=[*notes, *_readings(row, target)])
+    return Calibration(step.unknown.name, calibrated["value"], row, calibrated["misses"], calibrated["within"])
+
+
+@dataclass(frozen=True)
+class _OpenStep:
+    """A step of which one parameter is solved for.
+
+    Args:
+        unknown: that parameter.
+        spec: the rest of the step.
+        records: the size of the data set, where it is known.
+        notes: how the step was read.
+    """
+
+    unknown: Unknown
+    spec: dict[str, Any]
+    adjacency: str | None
+    group: int | None
+    records: int | None
+    notes: list[str]
+
+    def at(self, value: float) -> Process:
+        """The process with a value of the parameter."""
+        spec = {**self.spec, self.unknown.name: value}
+        return build_process.process([spec], self.adjacency, group=self.group, records=self.records)
+
+
+def _require_largest_loss(step: _OpenStep) -> None:
+    """Refuse eps alone, where the step has no eps at delta = 0."""
+    if math.isinf(evaluate.largest_loss(step.at(step.unknown.clamp(1.0)))):
+        raise UsageError(
+            f"calibrate needs `delta` beside `eps`: no bound of the privacy loss of {step.spec['mech']} is known, and "
+            f"so no eps at delta = 0 (pure DP). Give `delta`, well below 1 / records, such as 1e-5"
+        )
+
+
+def _with_warnings(row: Guarantee, solution: Solution, records: int | None) -> Guarantee:
+    """The guarantee with what speaks against it: other sizes of data sets, no guarantee, implausible parameters."""
     row = evaluate.with_data_sets(row)
     no_guarantee = [note for note in (evaluate.no_guarantee(row),) if note]
-    row = evaluate.with_warnings(row, [*no_guarantee, *plausibility_warnings(row, size), *solution.warnings()])
-    step = row.process.steps[-1]
-    person = step.mechanism.grouped(row.process.group)
-    classical = classical_formula(person, target.eps, target.delta, step.n) if compare_classical else None
-    neighbours = neighbour_readings(row.process)
-    extra |= {} if classical is None else {"classical": classical}
-    notes += [] if spent is None else ["the target is that of the history and the further steps", *spent.notes]
-    notes += target.notes
-    row = row.with_extra(
-        asked=target.asked, calibrated=calibrated, **extra, reading=[*notes, *neighbours, *step.mechanism.reading()]
-    )
-    return Calibration(unknown.name, calibrated["value"], row, calibrated["misses"], calibrated["within"])
+    return evaluate.with_warnings(row, [*no_guarantee, *plausibility_warnings(row, records), *solution.warnings()])
+
+
+def _readings(row: Guarantee, target: Target) -> list[str]:
+    """How the target, the neighbours and the mechanism were read."""
+    return [*target.notes, *neighbour_readings(row.process), *row.process.steps[-1].mechanism.reading()]
 
 
 def _solved_after(
@@ -275,20 +300,25 @@ def _solved(
     return solution, best_of_runs.with_note(solution.row, runs)
 
 
-def _read(described: dict[str, Any]) -> tuple[Unknown, dict[str, Any], dict[str, Any], list[str]]:
-    """The parameter to solve for, the step without it, the step as it is written, and how both were read."""
+def _read(described: dict[str, Any]) -> _OpenStep:
+    """The step as it is written, with the parameter to solve for."""
     asked = plain_words.take_unknown(described)
     written = plain_step(described)
     plain_words.require_mechanism(written)
-    step = {key: value for key, value in written.items() if key not in ("adjacency", "group")}
-    unknown, spec, notes = _left_open(step)
+    adjacency, group = written.pop("adjacency"), written.pop("group")
+    unknown, spec, notes = _left_open(written)
     notes += [build_process.GAUSSIAN] if described["mech"] is None else []
     notes += build_process.default_sensitivities([spec])
     if asked not in (None, unknown.name):
         raise UsageError(
             f"{asked}=? asks for {asked}, and {unknown.name} is left out as well; give {flag(unknown.name)}"
         )
-    return unknown, spec, written, notes
+    if unknown.name == "rate" and group is not None and whole(group, "group") > 1 and spec["sampling"] == "fixed":
+        raise UsageError(
+            "fixed-size sampling of groups needs the size of a batch: give `batch` with `records`, and leave out the "
+            "noise or `n`"
+        )
+    return _OpenStep(unknown, spec, adjacency, group, build_process.data_set_size([written]), notes)
 
 
 def _left_open(written: Mapping[str, Any]) -> tuple[Unknown, dict[str, Any], list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 from collections.abc import Callable, Sequence
@@ -219,13 +220,9 @@ def _ledger(file: Path) -> History:
     from wpriv.accounting import ledger
     from wpriv.results import storage  # loads pydantic, which a process in flags does without
 
-    if file.is_dir() and not (file / storage.LEDGER).is_file():
-        raise MissingResource(
-            f"`history` {file}: the folder has no {storage.LEDGER}; give the results folder of a private training, "
-            f"or the path of a JSON file"
-        )
-    file = file / storage.LEDGER if file.is_dir() else file
-    file = file.resolve()  # the run's folder is that of the file itself, not of a link to it
+    folder = file if file.is_dir() else None
+    # the run's folder is that of the file itself, not of a link to it
+    file = (file if folder is None else _ledger_of(folder)).resolve()
     entries = ledger.entries(file)
     if not entries:
         raise UsageError(f"`history` {file}: the ledger has no step yet")
@@ -234,7 +231,7 @@ def _ledger(file: Path) -> History:
             f"`history` {file}: what these looks at test records showed may have ended them, so that their cost is "
             f"that of all planned ones, which the statement beside it says"
         )
-    statement = file.with_name(storage.STATEMENT)
+    statement = (folder or file.parent) / storage.STATEMENT
     stated, notes = _stated(statement)
     if stated is not None:
         ledger.require(entries, ledger.Position(**stated), file, str(statement))
@@ -267,6 +264,22 @@ def _ledger(file: Path) -> History:
     notes += map(str, ledger.cut_passes(entries))
     process = ledger.process(entries)
     return History(process.describe(), tuple(notes), process.adjacency, runs=len({entry.run for entry in entries}))
+
+
+def _ledger_of(folder: Path) -> Path:
+    """The ledger in a results folder, or that elsewhere which paid for a release, as its statement names it."""
+    from wpriv.results import storage
+
+    file = folder / storage.LEDGER
+    if not file.is_file():
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # no statement that names a ledger
+            file = folder / json.loads((folder / storage.STATEMENT).read_text(encoding="utf-8"))["ledger"]["file"]
+    if not file.is_file():
+        raise MissingResource(
+            f"`history` {folder}: the folder has no {storage.LEDGER}; give the results folder of a private training or "
+            f"of a release, or the path of a JSON file"
+        )
+    return file
 
 
 def _stated(path: Path) -> tuple[dict[str, Any] | None, list[str]]:

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+from wpriv import strategies
 from wpriv.core.kinds import Sampling
 from wpriv.core.process import Process, Step
 from wpriv.errors import MissingResource, Unsupported, UsageError
@@ -40,6 +41,7 @@ class Entry:
         stream: a digest of the key of its noise, the first one since its run was begun or resumed.
         digest: of the line; the next line holds it. sealed: whether the line holds a digest of its own.
         settings: a digest of the loss and the learning rate that a caller's loop gave it; "" for those of the plan.
+        paid: the digest of the entry of an organisation's ledger that paid for the run, in the first line it wrote.
     """
 
     run: int
@@ -51,6 +53,7 @@ class Entry:
     digest: str
     sealed: bool = True
     settings: str = ""
+    paid: str = ""
 
 
 def entries(path: Path) -> list[Entry]:
@@ -93,9 +96,9 @@ def _parse(line: bytes, place: str) -> tuple[Entry, str]:
             )
         run, step, planned = (data.pop(key) for key in ("run", "step", "of"))
         words = adjacency, stream, previous = [data.pop(key) for key in ("adjacency", "stream", "previous")]
-        settings = data.pop("settings", "")
+        settings, paid = data.pop("settings", ""), data.pop("paid", "")
         if all(type(number) is int and number >= 1 for number in (run, step, planned)) and all(
-            isinstance(word, str) for word in (*words, settings)
+            isinstance(word, str) for word in (*words, settings, paid)
         ):
             sealed = data.pop("digest", None) is not None
             if sealed and line != sealed_line(line.rpartition(SEAL)[0]):
@@ -105,7 +108,7 @@ def _parse(line: bytes, place: str) -> tuple[Entry, str]:
                 )
             release = json.dumps(data)
             fewest(release)
-            entry = Entry(run, step, planned, release, adjacency, stream, digest_of(line), sealed, settings)
+            entry = Entry(run, step, planned, release, adjacency, stream, digest_of(line), sealed, settings, paid)
             return entry, previous
     except UsageError as error:
         raise error if str(error).startswith(place) else error.at(place) from None
@@ -125,11 +128,13 @@ def digest_of(line: bytes) -> str:
 
 @lru_cache(maxsize=64)
 def fewest(release: str) -> Step:
-    """The fewest such releases that are accounted for by themselves: one, or those of a pass."""
+    """The fewest such releases that are accounted for by themselves: one, those of a pass, or of a training."""
     row = json.loads(release)
     if "n" in row:
         raise UsageError(f"a line is one release; found n = {shown(row['n'])}")
-    return Step.from_dict({**row, "n": Sampling.from_dict(row).pass_steps})
+    sampling, strategy = Sampling.from_dict(row), row.get("strategy")
+    whole = isinstance(strategy, str) and sampling.kind == "allocation"
+    return Step.from_dict({**row, "n": strategies.steps_of(strategy) if whole else sampling.pass_steps})
 
 
 # The ledger: an append-only file with one chained line for every noisy release that a training began.
@@ -210,8 +215,8 @@ def process(rows: Sequence[Entry], adjacency: str = "") -> Process:
     for (_, release), group in itertools.groupby(rows, key=lambda entry: (entry.run, entry.release)):
         # in whole passes under random allocation
         step = fewest(release)
-        step = replace(step, n=step.sampling.whole_passes(sum(1 for _ in group)))
-        before = steps.pop().n if steps and steps[-1].is_like(step) else 0
+        step = replace(step, n=-(-sum(1 for _ in group) // step.unit) * step.unit)
+        before = steps.pop().n if steps and steps[-1].adds_to(step) else 0
         steps.append(replace(step, n=before + step.n))
     return Process(tuple(steps), known[0] if known else "")
 
@@ -249,6 +254,7 @@ class Ledger:
         path: the file, created where it is missing. run: the run whose releases are written.
         planned: the number of releases in the plan of the run. adjacency: the neighbouring relation of the accounting.
         stream: a digest of the first key of the noise of the run; it changes with the key.
+        paid: the digest of the entry of an organisation's ledger that pays for the run, named in the next line.
         resume: continue this run. Otherwise the file must hold no line of it: a second training would not be accounted
             for.
     Raises:
@@ -256,9 +262,19 @@ class Ledger:
         MissingResource: the file cannot be written.
     """
 
-    def __init__(self, path: Path, run: int, planned: int, *, adjacency: str, stream: str, resume: bool = False):
+    def __init__(
+        self,
+        path: Path,
+        run: int,
+        planned: int,
+        *,
+        adjacency: str,
+        stream: str,
+        resume: bool = False,
+        paid: str = "",
+    ):
         self.path, self.run, self.planned, self.entries = path, run, planned, entries(path)
-        self.adjacency, self.stream = adjacency, stream
+        self.adjacency, self.stream, self.paid = adjacency, stream, paid
         last = last_run(self.entries)
         if last > run:
             raise UsageError(f"{path} holds run {last}, which is later than run {run}: a ledger is append-only")
@@ -304,11 +320,13 @@ class Ledger:
         numbers = f'"run": {self.run}, "step": {number}, "of": {self.planned}'
         words = f'"adjacency": "{self.adjacency}", "stream": "{self.stream}", "previous": "{self.position().digest}"'
         words += f', "settings": "{settings}"' if settings else ""
+        words += f', "paid": "{self.paid}"' if self.paid else ""
         line = sealed_line(f"{{{numbers}, {release[1:-1]}, {words}".encode())
         durable_writes.append(self._file, line + b"\n", self.path)
         names = self.adjacency, self.stream, digest_of(line)
-        self.entries.append(Entry(self.run, number, self.planned, release, *names, settings=settings))
-        self.steps = number
+        entry = Entry(self.run, number, self.planned, release, *names, settings=settings, paid=self.paid)
+        self.entries.append(entry)
+        self.steps, self.paid = number, ""
 
     def position(self) -> Position:
         """Return the position at the present end of the ledger."""

@@ -72,14 +72,7 @@ def command(
             raise UsageError(f"--{others[0]} is for an audit of a recipe: leave it out beside --scores")
         _of_scores(scores, claim, words, method, flags.numbers(delta=delta, confidence=confidence), as_json)
         return
-    for name, value in (("claim", claim), ("delta", delta), ("confidence", confidence)):
-        if value is not None:
-            raise UsageError(f"--{name} is for an audit of scores: give --scores FILE, or leave out --{name}")
-    if not words:
-        raise UsageError("audit needs a recipe of kind train, or --scores FILE with --claim or a process")
-    recipe = " ".join(words)
-    if recipe.endswith((".csv", ".npz")):
-        raise UsageError(f"{recipe} is no recipe: scores are audited by --scores {recipe} --claim eps=4,delta=1e-5")
+    recipe = _recipe(words, {"claim": claim, "delta": delta, "confidence": confidence})
     # idle threads of torch would spin on processors that other jobs could use
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from wpriv.cli import output, training_output
@@ -107,6 +100,19 @@ def command(
     training_output.print_audit(result, as_json)
     result.require()
     result.require_power()
+
+
+def _recipe(words: list[str] | None, of_scores: dict[str, str | None]) -> str:
+    """The recipe to audit; flags of an audit of scores beside it are refused."""
+    for name, value in of_scores.items():
+        if value is not None:
+            raise UsageError(f"--{name} is for an audit of scores: give --scores FILE, or leave out --{name}")
+    if not words:
+        raise UsageError("audit needs a recipe of kind train, or --scores FILE with --claim or a process")
+    recipe = " ".join(words)
+    if recipe.endswith((".csv", ".npz")):
+        raise UsageError(f"{recipe} is no recipe: scores are audited by --scores {recipe} --claim eps=4,delta=1e-5")
+    return recipe
 
 
 def _of_scores(

@@ -41,6 +41,14 @@ Order = Annotated[
         "guarantees (--json), folders of trainings, or words such as 'gauss sigma=4 n=10'.",
     ),
 ]
+Strategies = Annotated[
+    bool,
+    switch(
+        "--strategies",
+        "Compare strategies of correlated noise, the arguments (banded:4 blt:3 ...), by the error of their prefix sums "
+        "at equal eps, for --bins steps an epoch and --epochs; at equal noise with --sigma.",
+    ),
+]
 Within = Annotated[
     flags.Text, option("X", "With --order: relative difference of equal curves (default 0.01).", "--within")
 ]
@@ -61,12 +69,14 @@ def command(
     fresh: Fresh = False,
     why: Why = False,
     order: Order = False,
+    strategies: Strategies = False,
     within: Within = None,
     as_json: flags.Json = False,
     as_csv: flags.Csv = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compare accountants over a grid; one job under every interpretation (--why); or two processes (--order).
+    """Compare accountants over a grid; one job under every interpretation (--why); two processes (--order); or
+    strategies of correlated noise (--strategies).
 
     A folder of recipes of kind check is a table of printed eps, that of what ran, and the verdict.
 
@@ -76,11 +86,11 @@ def command(
 
     wpriv compare claims/libraries
 
+    wpriv compare --strategies banded:4 blt:3 --bins 100 --epochs 5 --eps 4 --delta 1e-5
+
     wpriv compare --mech gauss --sigma 4 --sampling poisson --rate 0.01 --delta 1e-4 --sweep n=1024,4096 --accountant
     pld --accountant rdp
     """
-    from wpriv.accounting.comparison import compare
-    from wpriv.cli import comparison_output, output
     from wpriv.config import plain_words
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet)
@@ -93,6 +103,11 @@ def command(
         return
     if within is not None:
         raise UsageError("--within is for --order, which tells the more private of two processes; add --order")
+    if strategies:
+        about = {key: source[key] for key in ("history", "observed", "repeats")} | {"quick": quick, "why": why}
+        loaded = _of_strategies(words or (), job, about, axes=sweep or [], figure=figure)
+        _run(loaded, out, fresh=fresh, quiet=quiet, mode=mode, figure=figure)
+        return
     if len(words or ()) > 1 and all(plain_words.is_sentence(word) for word in words or ()):
         raise UsageError("found several processes: --order tells the more private of two; steps are joined by +")
     if words and len(words) == 1 and _is_folder(words[0]):
@@ -106,14 +121,47 @@ def command(
         _print_interpretations(job, others, mode)
         return
     loaded = _loaded(recipe, steps, job, source, quick=quick, why=why)
-    if recipe is not None:
-        out = out or loaded.default_out
-    elif figure is not None and out is None:
+    out = out or loaded.default_out if recipe is not None else out
+    _run(loaded, out, fresh=fresh, quiet=quiet, mode=mode, figure=figure)
+
+
+def _run(loaded: Recipe, out: Path | None, *, fresh: bool, quiet: bool, mode: str, figure: str | None) -> None:
+    """Run a comparison, print it, and set the exit code."""
+    from wpriv.accounting.comparison import compare
+    from wpriv.cli import comparison_output, output
+
+    if figure is not None and out is None:
         raise UsageError("--figure draws into the folder of the results; give --out DIR")
     with contextlib.nullcontext() if quiet else output.counting("cells") as progress:
         comparison = compare.run(loaded, out, fresh=fresh, progress=progress)
     comparison_output.print_comparison(comparison, mode)
     comparison.require()
+
+
+def _of_strategies(
+    words: Sequence[str], job: flags.Job, others: dict[str, Any], *, axes: list[str], figure: str | None
+) -> Recipe:
+    """The recipe of a table of strategies; ``others`` are flags that have no place there."""
+    from wpriv.accounting import load_recipe
+    from wpriv.numerics.numbers import short
+
+    taken = ("eps", "delta", "sigma", "bins", "epochs", "sampling")
+    others |= {name: value for name, value in vars(job).items() if name not in taken}
+    if given := [name for name, value in others.items() if value]:
+        raise UsageError(
+            f"--strategies takes strategies as arguments, and of flags {', '.join(f'--{name}' for name in taken)}, "
+            f"--sweep, --figure and --out; leave out --{given[0].replace('_', '-')}"
+        )
+    written: dict[str, Any] = flags.numbers(**{name: getattr(job, name) for name in taken[:-1]})
+    written |= {"strategies": " ".join(words) or None, "sampling": job.sampling}
+    if job.sampling == "allocation":
+        written["sampling"] = "balls-in-bins"
+    params = {name: value for name, value in written.items() if value is not None}
+    facts = [f"{name} {short(value)}" for name, value in params.items() if name in taken[:-1]]
+    title = ", ".join(["Error of prefix sums under correlated noise", *facts])
+    data: dict[str, object] = {"table": "correlated-noise", "params": params, "title": title}
+    data["figure"] = flags.folded(figure) or "correlated-noise"
+    return load_recipe.from_flags(data | ({"sweep": [load_recipe.sweep(text) for text in axes]} if axes else {}))
 
 
 def _is_folder(word: str) -> bool:

@@ -88,7 +88,7 @@ NAMES = {
     "data": "data",
 }
 # the verbs that run recipes of the kind of their name
-KINDS = ("budget", "calibrate", "compare", "privatize", "train", "verify")
+KINDS = ("budget", "calibrate", "compare", "privatize", "release", "train", "verify")
 RECORDS, RECIPES = (".npz", ".npy", ".csv"), (".yaml", ".yml")
 Words = dict[str, str]  # each with what it is
 

@@ -16,8 +16,8 @@ What = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="WHAT...",
-        help="eps=3,delta=1e-5; eps=1 (pure DP); mu=1; rho=0.5 (zCDP); xi=0.1,rho=0.5; a training's folder, a history, "
-        "or words.",
+        help="eps=3,delta=1e-5; eps=1 (pure DP); mu=1; rho=0.5 (zCDP); xi=0.1,rho=0.5; a folder of a training or a "
+        "release, a history, or words.",
     ),
 ]
 Eps = Annotated[flags.Text, option("X", "Instead of WHAT: the eps of a guarantee, with --delta.", "--eps")]

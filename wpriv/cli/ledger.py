@@ -11,11 +11,11 @@ from wpriv.cli.parsing import Command, Group, argument, option, switch
 from wpriv.errors import UsageError
 
 if TYPE_CHECKING:
-    from wpriv.ledger.reading import Account
+    from wpriv.ledger.reading import Account, Status
     from wpriv.ledger.service import Ledger, Receipt
 
 SCHEMA = "wpriv.ledger-answer/1"
-COMMANDS = "init, spend, reserve, begin, done, cancel, check, status, plan, head, export, import, serve"
+COMMANDS = "init, spend, reserve, begin, done, cancel, limit, check, status, plan, head, export, import, migrate, serve"
 Url = Annotated[str, argument("URL", "sqlite:///b.db, or postgresql://user@host/name.")]
 Words = Annotated[
     list[str], argument("STEPS|RECIPE", "What is released, as budget reads it: gauss sigma=100 n=10; or a recipe.")
@@ -61,6 +61,9 @@ def init(
     limit: Annotated[
         list[str] | None, option("LIMIT", "A further limit, kept too: eps=3,delta=1e-9; repeatable.", "--limit")
     ] = None,
+    ceiling: Annotated[
+        flags.Text, option("LIMIT", "What is promised, to which the limit may rise: eps=3,delta=1e-6.", "--ceiling")
+    ] = None,
     rule: Annotated[flags.Text, option("RULE", "residue (default), rdp, gauss, basic or union.", "--rule")] = None,
     kappa: Annotated[flags.Text, option("X", "Of residue: charge to A per unit of T.", "--kappa")] = None,
     leaks: Annotated[
@@ -82,7 +85,7 @@ def init(
     actor: Actor = None,
     as_json: flags.Json = False,
 ) -> None:
-    """Make a ledger; its limits, rule and neighbours are fixed from then on.
+    """Make a ledger; what it promises, its rule and its neighbours are fixed from then on.
 
     wpriv ledger init sqlite:///b.db --eps 1 --delta 1e-6
 
@@ -92,7 +95,15 @@ def init(
     """
     service = _service()
     terms: dict[str, Any] = {**flags.numbers(eps=eps, delta=delta, rho=rho, mu=mu, kappa=kappa, leaks=leaks)}
-    terms |= {"rule": rule, "plan": plan, "adjacency": adjacency, "group": group, "unit": unit, "actor": actor}
+    terms |= {
+        "ceiling": ceiling,
+        "rule": rule,
+        "plan": plan,
+        "adjacency": adjacency,
+        "group": group,
+        "unit": unit,
+        "actor": actor,
+    }
     terms |= {"limits": limit, "scopes": scope, "partitions": partition}
     with service.create(url, **{name: value for name, value in terms.items() if value is not None}) as ledger:
         status = ledger.status()
@@ -100,7 +111,8 @@ def init(
             output.emit_result(SCHEMA, state="made", **status.as_dict())
             return
         output.emit_bold(f"a ledger at {url}, rule {status.rule}")
-        output.emit_facts([("promise", promise) for promise in status.promises] + _facts(status.accounts))
+        facts = [("promise", promise) for promise in status.promises]
+        output.emit_facts(facts + _limits(status) + _facts(status.accounts))
 
 
 @app.command(cls=Command)
@@ -188,6 +200,44 @@ def cancel(url: Url, release: Release, as_json: flags.Json = False) -> None:
         _print(ledger.cancel(release), as_json)
 
 
+@app.command("limit", cls=Command)
+def limit_(
+    url: Url,
+    eps: Eps = None,
+    delta: Delta = None,
+    rho: Rho = None,
+    mu: Mu = None,
+    scope: Annotated[flags.Text, option("SCOPE", "Whose limit it is (default all).", "--scope")] = None,
+    of: Annotated[
+        flags.Text, option("LIMIT", "Which of several limits, by its promise: eps=3,delta=1e-9.", "--of")
+    ] = None,
+    actor: Actor = None,
+    reason: Reason = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Lower the limit up to which is spent, or raise it to its ceiling; what is promised stays as it was.
+
+    wpriv ledger limit sqlite:///b.db --eps 0.5 --delta 1e-6
+    """
+    service = _service()
+    from wpriv.ledger.charter import limit_of
+    from wpriv.ledger.filters import Limit
+
+    given = {
+        name: value for name, value in flags.numbers(eps=eps, delta=delta, rho=rho, mu=mu).items() if value is not None
+    }
+    about = _about(scope=scope, actor=actor, reason=reason, of=None if of is None else limit_of(of))
+    with service(url) as ledger:
+        now = Limit(**given)
+        before = ledger.limit(now, **about)
+        status = ledger.status(fixed=False)
+    if as_json:
+        output.emit_result(SCHEMA, state="changed", before=before.as_dict(), **status.as_dict())
+        return
+    output.emit_bold(f"limit of {scope or 'all'}: {now}, before {before}")
+    output.emit_facts([("promise", promise) for promise in status.promises] + _facts(status.accounts))
+
+
 @app.command(cls=Command)
 def check(
     url: Url,
@@ -228,7 +278,7 @@ def status(
         output.emit_result(SCHEMA, **now.as_dict(), fits=fits)
         return
     output.emit_bold(*now.promises)
-    facts = [("rule", now.rule), *_facts(now.accounts)]
+    facts = [("rule", now.rule), *_limits(now), *_facts(now.accounts)]
     facts += [("releases", ", ".join(f"{count} {state}" for state, count in now.states.items()))] * bool(now.states)
     facts += [] if fits is None else [("would fit", f"{fits} of {' '.join(words or ())} in one release")]
     facts += [] if now.fixed is None else [("what ran", now.fixed)]
@@ -325,6 +375,26 @@ def import_(
 
 
 @app.command(cls=Command)
+def migrate(
+    url: Url,
+    backup: Annotated[str, option("FILE", "A new .jsonl file, to which all entries are written first.", "--backup")],
+    as_json: flags.Json = False,
+) -> None:
+    """Bring a ledger of an earlier version of wpriv up to date; its entries keep their bytes.
+
+    wpriv ledger migrate sqlite:///b.db --backup entries.jsonl
+    """
+    _service()
+    from wpriv.ledger import reading
+
+    before, now = reading.migrate(url, backup)
+    if as_json:
+        output.emit_result(SCHEMA, state="migrated", before=before, now=now, backup=backup)
+    else:
+        output.emit(f"schema {before} became {now}; {backup} has all entries as they were")
+
+
+@app.command(cls=Command)
 def serve(
     url: Url,
     port: Annotated[
@@ -371,6 +441,11 @@ def _about(**given: object) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value not in (None, False)}
 
 
+def _limits(status: Status) -> list[tuple[str, str]]:
+    """The limits in force that are below what is promised."""
+    return [("limit", f"{now} at present, up to {most} ({scope})") for scope, now, most in status.limits]
+
+
 def _facts(accounts: tuple[Account, ...]) -> list[tuple[str, str]]:
     """What is left of each account, of limits with several in one line."""
     from wpriv.numerics.numbers import text
@@ -378,7 +453,7 @@ def _facts(accounts: tuple[Account, ...]) -> list[tuple[str, str]]:
     rows: dict[str, list[str]] = {}
     for each in accounts:
         share = "closed" if each.closed else f"{text(100 * each.left, up=False, digits=4)}%"
-        size = f"{each.name} {share} of {text(each.size, up=False, digits=4)}"
+        size = f"{each.name} {share} of {text(each.in_force, up=False, digits=4)}"
         rows.setdefault(f"{each.scope}, {each.limit}", []).append(size)
     return [("left", f"{', '.join(words)} ({name})") for name, words in rows.items()]
 

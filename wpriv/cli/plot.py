@@ -14,7 +14,7 @@ def command(
         list[Path],
         argument(
             "DIR|TABLE.CSV...",
-            "A results folder of compare or train, or one table; or several folders, for one figure of all.",
+            "A results folder of compare, train or release, or one table; or several folders, for one figure of all.",
         ),
     ],
     figure: Annotated[str | None, option("NAME", "Draw this figure instead of the recipe's.")] = None,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from wpriv.cli import flags, output
 from wpriv.cli.flags import Text
-from wpriv.cli.parsing import option, switch
+from wpriv.cli.parsing import argument, option, switch
 from wpriv.errors import UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -18,11 +18,19 @@ if TYPE_CHECKING:
 
 OUT, SPENDS, TABLE = "Outputs", "Budget", "Table and people"
 Texts = list[str] | None
-Rows = list[dict[str, Any]]
+Json = dict[str, Any]
+Rows = list[Json]
 
 
 def command(
-    data: Annotated[Texts, option("FILE", "A CSV file with a header; repeatable, as one table.", group=TABLE)] = None,
+    recipe: Annotated[Text, argument("RECIPE", "Instead of flags, a recipe of kind release.")] = None,
+    data: Annotated[
+        Texts, option("FILE|URL", "CSV or Parquet files, which are one table; or a database.", group=TABLE)
+    ] = None,
+    table: Annotated[Text, option("NAME", "The table of a database.", group=TABLE)] = None,
+    where: Annotated[Text, option("SQL", "A condition on rows of --table.", group=TABLE)] = None,
+    query: Annotated[Text, option("SQL", "Instead: a SELECT, each row of which is of one person.", group=TABLE)] = None,
+    public: Annotated[Texts, option("TABLE", "In --query: a table that holds nobody; repeatable.", group=TABLE)] = None,
     person: Annotated[
         Text, option("COLUMN", "The column that names the person of a row; row: each row is one.", group=TABLE)
     ] = None,
@@ -54,11 +62,17 @@ def command(
     weight: Annotated[Texts, option("OUTPUT=W", "Share of an output, as mean=2 (default 1).", group=OUT)] = None,
     nonnegative: Annotated[bool, switch("--nonnegative", "Show counts below 0 as 0.", OUT)] = False,
     eps: Annotated[Text, option("X", "eps of the whole release.", group=SPENDS)] = None,
+    se: Annotated[
+        Texts, option("[OUTPUT=]X", "Instead of --eps: the standard error of all outputs, or of one.", group=SPENDS)
+    ] = None,
     delta: Annotated[
         Text, option("X", "delta of the whole release, as 1e-6; 0 for Laplace noise.", group=SPENDS)
     ] = None,
     noise: Annotated[Text, option("NAME", "gauss (default) or laplace.", group=SPENDS)] = None,
     key_delta: Annotated[Text, option("F", "Share of delta for unknown keys (default .1).", group=SPENDS)] = None,
+    records: Annotated[
+        Text, option("N", "About how many persons there are, if that is public; for warnings.", group=SPENDS)
+    ] = None,
     ledger: Annotated[
         Text, option("FILE|URL", "Spend from it before any row is read (default ledger.jsonl in --out).", group=SPENDS)
     ] = None,
@@ -71,6 +85,9 @@ def command(
     fresh: Annotated[bool, switch("--fresh", "Draw and spend anew where --out holds this release.")] = False,
     dry_run: Annotated[bool, switch("--dry-run", "Read no row: print noise, guarantee and cost.")] = False,
     expect: Annotated[Text, option("N", "With --dry-run: relative errors of numbers about N.")] = None,
+    diagnose: Annotated[
+        bool, switch("--diagnose", "PRIVATE: print what the limits leave out of the rows; release nothing.")
+    ] = False,
     as_json: flags.Json = False,
     as_csv: flags.Csv = False,
     quiet: flags.Quiet = False,
@@ -82,124 +99,145 @@ def command(
     wpriv release --data stays.csv --person patient --by ward --keys A,B,C --max-groups 2 --max-rows 3 --mean days
     --bounds days=0:60 --eps 1 --delta 1e-6 --dry-run
     """
+    from wpriv.releases import declaration
     from wpriv.releases.release import release
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet)
-    given = {
-        **{"person": person, "max_groups": max_groups, "max_rows": max_rows, "by": by, "other": other, "eps": eps},
-        **{"delta": delta, "noise": flags.folded(noise), "key_delta": key_delta, "max_eps": max_eps, "seed": seed},
-        **{"ledger": ledger, "null": null},
-        **{
-            name: True
-            for name, value in (("distinct", distinct), ("nonnegative", nonnegative), ("total", total))
-            if value
-        },
+    read: Json = {"table": table, "where": where, "query": query, "public": public}
+    limits: Json = {"max_groups": max_groups, "max_rows": max_rows}
+    keyed: Json = {"column": by, "keys": _keys(keys), "other": other, "normalise": _words(normalise)}
+    given: Json = {
+        **{"person": person, "limits": limits, "by": keyed, "eps": eps, "delta": delta, "noise": flags.folded(noise)},
+        **{"key_delta": key_delta, "records": records, "distinct": distinct, "nonnegative": nonnegative},
+        **{"data": {"null": null, **read}, "seed": seed},
     }
-    arguments: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    declared = _Declared(bounds or (), grid or (), types or (), weight or ())
-    outputs = [
-        *_counts(count or (), overall),
-        *(declared.column("sum", name) for name in sum_ or ()),
-        *(declared.column("mean", name) for name in mean or ()),
-        *(declared.quantile(text) for text in quantile or ()),
-        *(declared.histogram(text, of or "rows", outside or "drop") for text in histogram or ()),
-    ]
-    for name, value in (("data", data), ("person", person), ("eps", eps), ("delta", delta)):
-        if not value:
-            raise UsageError(f"release needs `{name}`; `wpriv release --help` shows examples")
+    numbers: Json = {
+        **{"count": count, "sum": sum_, "mean": mean, "quantile": quantile, "histogram": histogram},
+        **{"bounds": bounds, "grid": grid, "types": types, "weight": weight, "se": se},
+    }
+    if recipe is None:
+        _require(data=data, person=person, delta=delta)
+        asked = _Asked({name: texts or () for name, texts in numbers.items()})
+        files, arguments = data, declaration.keywords(given, asked.outputs(overall, of, outside))
+    else:
+        more: Json = {**read, "null": null, "overall": overall, "histogram_of": of, "outside": outside}
+        _refuse_beside(recipe, {**given, **limits, "by": by, "keys": keys, "other": other, **numbers, **more})
+        files, arguments = declaration.of_recipe(recipe)
+        if files is not None and data:
+            raise UsageError(f"the recipe {recipe} names its data; leave out --data, or the key data of the recipe")
+        files = files or data
+        _require(data=files)
+    about = _expected(expect, dry_run)
+    if diagnose:
+        _diagnose(files or (), arguments)
+        return
     if out is None and not dry_run:
         raise UsageError("give --out DIR for the numbers and the ledger, or --dry-run")
-    several = len(outputs) != 1 or by is not None or histogram or any("," in text for text in quantile or ())
-    if mode == "quiet" and (several or dry_run):
+    if mode == "quiet" and (dry_run or _several(arguments)):
         raise UsageError("--quiet prints the value of a single output; leave it out, or ask for one number")
+    output.doing("finding the noise" if dry_run else "releasing")
+    spending: Json = {"ledger": ledger, "total": total, "max_eps": max_eps}
+    result = release(files, out=out, fresh=fresh, dry_run=dry_run, **spending, **arguments)
+    _print(result, mode, out, dry_run, about)
+
+
+def _diagnose(files: Sequence[str], arguments: Json) -> None:
+    """Print facts about the rows on standard error, which nothing protects."""
+    from wpriv.releases.diagnosis import diagnosed
+
+    facts = diagnosed(files, **arguments)
+    output.tell("PRIVATE: what follows is about the rows, and protected by nothing")
+    width = max(len(name) for name, _ in facts)
+    for name, text in facts:
+        output.tell(f"  {name:<{width}}  {text}")
+
+
+def _require(**given: object) -> None:
+    for name, value in given.items():
+        if not value:
+            raise UsageError(f"release needs `{name}`; `wpriv release --help` shows examples")
+
+
+def _refuse_beside(recipe: str, given: Json) -> None:
+    """Refuse flags that say what a recipe says."""
+    single = {name: value for name, value in given.items() if value and not isinstance(value, dict)}
+    flags.no_flags(recipe, flags.Job(), **single)
+
+
+def _expected(expect: str | None, dry_run: bool) -> float | None:
     about = flags.numbers(expect=expect)["expect"]
     if about is not None and not (dry_run and about > 0):
         raise UsageError("--expect is a number above 0, and needs --dry-run")
-    if keys is not None:
-        arguments["keys"] = "unknown" if keys == "unknown" else _words(keys)
-    if normalise is not None:
-        arguments["normalise"] = _words(normalise)
-    outputs = declared.weighted(outputs)
-    result = release(list(data or ()), outputs=outputs, out=out, fresh=fresh, dry_run=dry_run, **arguments)
-    _print(result, mode, out, dry_run)
-    if about is not None and mode == "text":
-        errors = [(row["name"], row["standard_error"]) for row in result.rows]
-        known = [(name, error) for name, error in errors if isinstance(error, float)]
-        output.emit_facts([(f"{name} of {about:g}", f"{error / about:.2%} standard error") for name, error in known])
+    return about
 
 
-def _words(text: str) -> list[str]:
+def _several(arguments: Json) -> bool:
+    """Whether a release has more than one number."""
+    outputs: Sequence[Output] = arguments["outputs"]
+    return len(outputs) != 1 or arguments.get("by") is not None or len(outputs[0].bins()) != 1
+
+
+def _words(text: str | None) -> list[str] | None:
     from wpriv.files import csv_tables
 
-    return csv_tables.words(text)
+    return None if text is None else csv_tables.words(text)
 
 
-def _counts(kinds: Sequence[str], overall: bool) -> list[Output]:
-    from wpriv.releases.outputs import Count
-
-    alone: list[Output] = [Count(of=kind) for kind in kinds]
-    return [*alone, *(Count(of=kind, overall=True) for kind in kinds)] if overall else alone
+def _keys(text: str | None) -> list[str] | str | None:
+    return text if text == "unknown" else _words(text)
 
 
-class _Declared:
-    """What flags say about columns and outputs by name: bounds, grids, types and weights."""
+class _Asked:
+    """The outputs that flags ask for, with what other flags say of columns and of outputs by name."""
 
-    def __init__(self, bounds: Sequence[str], grid: Sequence[str], types: Sequence[str], weight: Sequence[str]):
-        self.bounds = _pairs(bounds, "bounds", "days=0:60")
-        self.types = _pairs([part for text in types for part in text.split(",")], "types", "days=number")
-        named = [text for text in grid if "=" in text]
-        plain = [text for text in grid if "=" not in text]
-        self.grid, self.everywhere = _pairs(named, "grid", "days=.01"), plain[0] if plain else None
-        self.weight = _pairs(weight, "weight", "mean=2")
+    def __init__(self, given: Mapping[str, Sequence[str]]):
+        self.given = given
+        self.types = _pairs([part for text in given["types"] for part in text.split(",")], "types", "days=number")
+        self.bounds = _pairs(given["bounds"], "bounds", "days=0:60")
+        named = {name: [text for text in given[name] if "=" in text] for name in ("grid", "se")}
+        self.plain = {name: [text for text in given[name] if "=" not in text] for name in ("grid", "se")}
+        if twice := next((name for name, texts in self.plain.items() if len(texts) > 1), None):
+            raise UsageError(f"`{twice}` is given twice; give it once, or with the name of what it is for")
+        self.grid = _pairs(named["grid"], "grid", "days=.01")
+        self.of_outputs = {"weight": _pairs(given["weight"], "weight", "mean=2")}
+        self.of_outputs["se"] = _pairs(named["se"], "se", "persons=10")
 
-    def _type(self, column: str) -> dict[str, object]:
-        kind = self.types.get(column)
-        if kind not in (None, "integer", "number", "date", "text"):
-            raise UnknownName("type", str(kind), ("integer", "number", "date", "text"), place="`types`")
-        if kind == "text":
-            raise UsageError(f"{column} is text; give `types` {column}=number")
-        return {"dates": kind == "date"}
+    def outputs(self, overall: bool, of: str | None, outside: str | None) -> list[Output]:
+        """The outputs, counts first."""
+        from wpriv.releases import declaration
 
-    def _about(self, column: str) -> dict[str, Any]:
+        rows: list[Json] = [{"count": kind} for kind in self.given["count"]]
+        rows += [{"count": kind, "overall": True} for kind in self.given["count"] if overall]
+        rows += [{kind: name, **self._column(name)} for kind in ("sum", "mean") for name in self.given[kind]]
+        for kind, key, example in (("quantile", "at", "days=.5,.9"), ("histogram", "edges", "days=0,7,30")):
+            for name, listed in (pair for text in self.given[kind] for pair in _pairs([text], kind, example).items()):
+                about = self._column(name) if kind == "quantile" else {"of": of, "outside": outside}
+                rows.append({kind: name, key: _words(listed), **about})
+        return self._weighted([declaration.output(row, self.types) for row in rows])
+
+    def _column(self, column: str) -> Json:
+        """Bounds and grid of a column."""
         low, colon, high = self.bounds.get(column, "").partition(":")
-        ends = {"lo": low, "hi": high} if colon else {}
         if not colon and column in self.bounds:
             raise UsageError(f"`bounds` are written as {column}=LO:HI; found {self.bounds[column]!r}")
-        kind = self.types.get(column)
-        whole = {} if kind in (None, "date") else {"whole": kind == "integer"}
-        return {**ends, **self._type(column), **whole, "step": self.grid.get(column, self.everywhere)}
+        step = self.grid.get(column, next(iter(self.plain["grid"]), None))
+        return {"bounds": [low, high] if colon else None, "grid": step}
 
-    def column(self, kind: str, name: str) -> Output:
-        from wpriv.releases.outputs import Mean, Sum
-
-        made: Output = (Sum if kind == "sum" else Mean)(name, **self._about(name))
-        return made
-
-    def quantile(self, text: str) -> Output:
-        from wpriv.releases.outputs import Quantile
-
-        ((name, shares),) = _pairs([text], "quantile", "days=.5,.9").items()
-        return Quantile(name, **self._about(name), at=_words(shares))
-
-    def histogram(self, text: str, of: str, outside: str) -> Output:
-        from wpriv.releases.outputs import BinCounts
-
-        ((name, edges),) = _pairs([text], "histogram", "days=0,7,30").items()
-        dates = bool(self._type(name)["dates"])
-        return BinCounts(column=name, edges=_words(edges), of=of, outside=outside, dates=dates)
-
-    def weighted(self, outputs: Sequence[Output]) -> list[Output]:
-        """The outputs with their weights, which are named by kind (mean) or name (mean days)."""
-        known = [name for each in outputs for name in (each.kind, each.name)]
-        for name in self.weight:
-            if name not in known:
-                raise UnknownName("output", name, sorted(set(known)), place="`weight`")
+    def _weighted(self, outputs: Sequence[Output]) -> list[Output]:
+        """The outputs with weights and standard errors, which are named by kind (mean) or name (mean days)."""
         from wpriv.numerics.numbers import number
 
-        rows = []
-        for each in outputs:
-            text = self.weight.get(each.name, self.weight.get(each.kind))
-            rows.append(each if text is None else dataclasses.replace(each, weight=number(text, "`weight`")))
+        known = sorted({name for each in outputs for name in (each.kind, each.name)})
+        rows = list(outputs)
+        for flag, texts in self.of_outputs.items():
+            all_of_them = next(iter(self.plain.get(flag, ())), None)
+            if unknown := next((name for name in texts if name not in known), None):
+                raise UnknownName("output", unknown, known, place=f"`{flag}`")
+            for place, each in enumerate(rows):
+                text = texts.get(each.name, texts.get(each.kind, all_of_them))
+                if text is not None:
+                    value = number(text, f"`{flag}`")
+                    rows[place] = replace(each, weight=value) if flag == "weight" else replace(each, se=value)
         return rows
 
 
@@ -216,10 +254,10 @@ def _pairs(texts: Sequence[str], name: str, example: str) -> dict[str, str]:
     return pairs
 
 
-def _print(result: Released, mode: str, out: Path | None, dry_run: bool) -> None:
+def _print(result: Released, mode: str, out: Path | None, dry_run: bool, about: float | None) -> None:
     from wpriv.files import csv_tables
 
-    rows: Rows = result.rows
+    rows = result.rows
     if mode == "json":
         output.emit_json(result.answer)
     elif mode == "csv":
@@ -230,8 +268,15 @@ def _print(result: Released, mode: str, out: Path | None, dry_run: bool) -> None
         _print_table(rows)
         end = f"; written: {out}" if result.files else ""
         output.emit_words(f"{'would be ' if dry_run else ''}{result.sentence()}{end}")
-        if dry_run:
-            _print_costs(result)
+        facts = [*(_costs(result) if dry_run else ()), *result.in_all()]
+        facts += result.expected(about) if about is not None else ()
+        facts += [
+            ("note", note)
+            for note in dict.fromkeys(row["note"] for row in rows if row["half_width"] is not None)
+            if note
+        ]
+        if facts:
+            output.emit_facts(facts)
     if result.stored:
         output.say("note", f"released on {result.stored}; nothing was spent")
     output.warn(result.warnings)
@@ -239,6 +284,8 @@ def _print(result: Released, mode: str, out: Path | None, dry_run: bool) -> None
 
 def _print_table(rows: Rows) -> None:
     """A line for each number: key, output, value, half width and standard error."""
+    from wpriv.releases.release_folder import visible
+
     lines = []
     for row in rows:
         value = row["value"]
@@ -251,14 +298,14 @@ def _print_table(rows: Rows) -> None:
         else:
             low, high = row["interval"] or ("", "")
             about = "; ".join(filter(None, (f"{low} to {high} (95%)" if low != "" else "", row["note"])))
-        lines.append((key, str(row["name"]), shown, about))
+        lines.append((visible(key), str(row["name"]), shown, about))
     widths = [max((len(line[place]) for line in lines), default=0) for place in range(3)]
     for key, name, value, about in lines:
         parts = [key.ljust(widths[0])] * (widths[0] > 0) + [name.ljust(widths[1]), value.rjust(widths[2]), about]
         output.emit("  ".join(parts).rstrip())
 
 
-def _print_costs(result: Released) -> None:
+def _costs(result: Released) -> list[tuple[str, str]]:
     """What a release would draw and spend: the noise of each output, the threshold, and the lines of the ledger."""
     facts = []
     for step in result.guarantee.process.describe():
@@ -269,4 +316,6 @@ def _print_costs(result: Released) -> None:
     keys = result.answer["keys"]
     if isinstance(keys, dict) and keys["kind"] == "unknown":
         facts.append(("keys", f"shown where the noisy count of persons is above {keys['threshold']}"))
-    output.emit_facts(facts)
+        shown = ", ".join(f"{row['persons']}: {row['probability']:.4g}" for row in keys["shown"])
+        facts.append(("keys", f"persons of a key, and the probability that it is shown: {shown}"))
+    return facts

@@ -148,8 +148,8 @@ def command(
     how: dict[str, Any] = {"jobs": jobs, "part": shard or "1/1", "backend": backend, "device": device}
     _check_flags(loaded, how, dry_run=dry_run, logs=bool(logs.names), certificate=certificate is not None)
     start: dict[str, Any] = {"resume": resume, "fork": fork, "fresh": fresh}
-    if ledger is not None and (dry_run or loaded.train.has_several):
-        raise UsageError(ONE.format(flag="--ledger"))
+    if ledger is not None and dry_run:
+        raise UsageError("--ledger spends for a training that runs, and --dry-run runs none. Leave one of them out")
     train.require_one(loaded, fork=fork, fresh=fresh)
     folder = out or loaded.default_out
     output.doing("planning" if dry_run else "preparing the training")
@@ -157,7 +157,7 @@ def command(
         _plan(loaded, folder, data_root, how, start, as_json)
     elif loaded.train.has_several:
         with output.training() as say:
-            result = sweep.run(loaded, folder, root=data_root, say=say, **how)
+            result = sweep.run(loaded, folder, root=data_root, say=say, ledger=ledger, **how)
         training_output.print_sweep(result, as_json)
     else:
         with output.training() as say:

@@ -12,7 +12,7 @@ from wpriv.accounting import best_of_runs
 from wpriv.accounting.plausibility import weak_figures
 from wpriv.cli import comparison_output, guarantee_output, output
 from wpriv.config.recipe import Recipe
-from wpriv.core.process import SAMPLING_WORDS
+from wpriv.core.process import SAMPLING_WORDS, sampling_words
 from wpriv.numerics.numbers import short, text
 from wpriv.results import storage
 from wpriv.results.expectations import DEVIATION, RUN, SEEDS
@@ -67,7 +67,9 @@ def print_plan(plan: Plan, out: Path, as_json: bool, remarks: Sequence[str]) -> 
     kind = plan.sampling.kind
     drawn = "all records each step" if kind == "none" else f"{SAMPLING_WORDS[kind]} at rate {plan.sampling.rate:.6g}"
     batch = f"{plan.batch}" if isinstance(plan.batch, int) else f"{plan.batch:g}"
-    if kind == "allocation":
+    if plan.step is not None and plan.recursion is not None:
+        drawn = sampling_words(plan.step.describe())
+    elif kind == "allocation":
         drawn = f"{drawn}, passes of {plan.sampling.pass_steps} steps"
     output.emit_bold(f"{plan.recipe.name}: {plan.steps} steps of {batch} of {plan.records} records, {drawn}")
     output.emit_facts(
@@ -135,6 +137,8 @@ def _privacy(plan: Plan) -> list[tuple[str, str]]:
     clip = private.clip if isinstance(private.clip, str) else f"{plan.release.clip:g}"
     clip += " at first" if private.adapt is not None else ""
     multiplier = f"multiplier sigma = {plan.multiplier:.12g} (standard deviation over sensitivity)"
+    if plan.step is not None and plan.recursion is not None:
+        multiplier += f" of Z, step t has row t of C^-1 Z, C = {plan.step.describe()['strategy']}"
     return [
         ("privacy", f"{cost} at delta {short(private.delta)} after the last step"),
         ("neighbours", str(plan.adjacency)),

@@ -193,7 +193,8 @@ def known_keys(model: type[BaseModel], location: Iterable[str | int]) -> list[st
 
     def alternatives(node: Any) -> list[Any]:
         node = schema["$defs"][node["$ref"].rpartition("/")[2]] if "$ref" in node else node
-        return [each for inner in node["anyOf"] for each in alternatives(inner)] if "anyOf" in node else [node]
+        inner = node.get("anyOf", node.get("oneOf"))
+        return [node] if inner is None else [each for part in inner for each in alternatives(part)]
 
     nodes = [schema]
     for part in location:

@@ -145,8 +145,8 @@ def validate(resolved: Resolved) -> list[Diagnostic]:
     if not isinstance(kind, str) or kind not in MODELS:
         return [document.diagnostic(("kind",), f"kind must be one of {known}; found {kind!r}")]
     form = form_diagnostics(document, MODELS[kind])
-    # the premises of a check are read where they are judged
-    names = [] if kind == "check" else _name_diagnostics(document)
+    # the premises of a check are read where they are judged, and a release has no plug-ins
+    names = [] if kind in ("check", "release") else _name_diagnostics(document)
     combinations: list[Diagnostic] = []
     if not form and kind == "train":
         combinations = validate_train.diagnostics(resolved)

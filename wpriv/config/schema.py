@@ -35,6 +35,7 @@ from wpriv.config.field_types import (
     optional,
     read_by,
 )
+from wpriv.config.release_schema import Release
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
 from wpriv.core.parameters import type_words
@@ -336,13 +337,15 @@ class Check(StrictModel):
 
 # keys of a check that are no premises
 ABOUT_CHECK = tuple(Check.model_fields)
-KINDS: tuple[type[StrictModel], ...] = (Budget, Calibrate, Check, Compare, Privatize, Train, Verify)
+KINDS: tuple[type[StrictModel], ...] = (Budget, Calibrate, Check, Compare, Privatize, Release, Train, Verify)
 MODELS = {model.__name__.lower(): model for model in KINDS}
 
 
 def json_schema() -> dict[str, object]:
     """Return the JSON Schema of all kinds of recipe, discriminated by ``kind``."""
-    kinds = Annotated[Budget | Calibrate | Check | Compare | Privatize | Train | Verify, Field(discriminator="kind")]
+    kinds = Annotated[
+        Budget | Calibrate | Check | Compare | Privatize | Release | Train | Verify, Field(discriminator="kind")
+    ]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "wpriv recipe",

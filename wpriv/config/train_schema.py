@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, field_validator, model_validator
 
+from wpriv import strategies
 from wpriv.config.document import Key
 from wpriv.config.field_types import (
     Claim,
@@ -27,7 +28,8 @@ from wpriv.config.field_types import (
 )
 from wpriv.config.grid_schema import Axes, Cluster, Tune
 from wpriv.core import theorems
-from wpriv.hints import did_you_mean
+from wpriv.errors import UsageError
+from wpriv.hints import did_you_mean, plain
 
 REPORTS = "privatized"
 """The reader of files that ``wpriv privatize`` wrote."""
@@ -216,6 +218,45 @@ Clip = Annotated[
 ]
 
 
+class Correlated(StrictModel):
+    """Noise that is correlated between steps: that of step t is row t of C^-1 Z, for a strategy C."""
+
+    strategy: Word = key(
+        "the strategy C as in wpriv budget: identity, lambda:0.9, banded:4, blt:4, bisr:4, ... (without n, the number "
+        "of steps, which is that of the training)"
+    )
+    value: Annotated[float, Field(ge=0, lt=1)] | None = optional("with strategy: lambda, its parameter")
+    bands: Count | None = optional("with strategy: banded, bisr, ...: the number of bands")
+    buffers: Count | None = optional("with strategy: blt, the number of buffers")
+
+    @property
+    def name(self) -> str:
+        """The strategy with its parameter, such as ``lambda:0.9``; that of ``wpriv.strategies`` where it has none."""
+        given = [f"{key}={getattr(self, key):g}" for key in PARAMETERS if getattr(self, key) is not None]
+        if not given and ":" not in self.strategy and (kind := strategies.KINDS.get(self.strategy)) and kind.parameter:
+            given = [f"{kind.default:g}"]
+        return f"{self.strategy}{',' if ':' in self.strategy else ':'}{','.join(given)}" if given else self.strategy
+
+    def rules(self) -> Iterator[tuple[Key, str]]:
+        if self.strategy.endswith(".npy"):
+            message = "training takes a strategy by name, whose noise follows from few earlier steps; found a file"
+            yield ("strategy",), f"{message}. Give lambda, banded, blt or bisr"
+            return
+        try:
+            if steps := strategies.steps_of(self.name):
+                yield ("strategy",), f"the number of steps is that of the training: leave out n={steps}"
+        except UsageError as error:
+            yield ("strategy",), str(error)
+
+
+NoiseForm = Annotated[
+    Annotated[Literal["rounded", "exact"], Tag("noise")] | Annotated[Correlated, Tag("correlated")],
+    Discriminator(lambda value: "correlated" if isinstance(value, (dict, Correlated)) else "noise"),
+]
+PARAMETERS = ("value", "bands", "buffers")
+"""Keys of correlated noise that are the parameter of a strategy."""
+
+
 class Privacy(StrictModel):
     """The target (eps and delta) or the noise (sigma). With all three the run stops before eps is exceeded."""
 
@@ -254,22 +295,30 @@ class Privacy(StrictModel):
         "records whose gradients are compared for the accountants bdp and wdp", 8
     )
     method: Literal["auto", "ghost", "vmap", "loop"] = key("how per-example gradients are clipped; all agree", "auto")
-    noise: Literal["rounded", "exact"] = key(
+    noise: NoiseForm = key(
         "rounded: float64 noise, rounded with the sum to a grid; exact: sums and noise without any "
         "floating-point error, so that the guarantee is about the numbers that are released "
-        "(one record at a time, slower)",
+        "(one record at a time, slower); or a mapping with a strategy: noise that is correlated between steps, with "
+        "records that keep one bin (sampling: allocation)",
         "rounded",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _in_bins(cls, values: object) -> object:
+        if isinstance(values, dict) and isinstance(values.get("noise"), dict):
+            return {"sampling": "allocation", **values}
+        return values
+
     @field_validator("sampling", mode="before")
     @classmethod
-    def _not_shuffled(cls, value: object) -> object:
+    def _of_training(cls, value: object) -> object:
         if value == "shuffle":
             raise ValueError(
                 "training offers no shuffled batches: they are certified, but no amplification is proven for them; use "
                 "poisson, or account for another program by budget"
             )
-        return value
+        return "allocation" if isinstance(value, str) and plain("samplings", value) == "allocation" else value
 
     def rules(self) -> Iterator[tuple[Key, str]]:
         if self.eps is None and self.sigma is None:
@@ -301,6 +350,24 @@ class Privacy(StrictModel):
             yield ("stability",), "stability belongs to automatic clipping (clip: automatic); remove it"
         if self.adapt is not None:
             yield from self._adaptive(self.adapt)
+        if self.correlated is not None:
+            yield from self._correlated()
+
+    def _correlated(self) -> Iterator[tuple[Key, str]]:
+        """What the theorem of correlated noise does not cover (docs/theory/balls-in-bins.md)."""
+        if self.sampling != "allocation":
+            message = f"is accounted for with records that keep one bin; found sampling: {self.sampling}"
+            yield ("sampling",), f"correlated noise {message}. Give sampling: balls-in-bins"
+        if self.group > 1:
+            yield ("group",), "correlated noise has no proof for groups of records. Leave group out"
+        if self.clip == "batch-mean":
+            yield ("clip",), "correlated noise is for sums of records that are clipped one by one. Give clip a number"
+        if self.adapt is not None:
+            message = "adapt changes the norm, and correlated noise is on sums of one norm in all steps"
+            yield ("adapt",), f"{message}. Leave adapt out"
+        if self.eps is not None and self.sigma is not None:
+            message = "with correlated noise all steps are one release, which does not stop before eps is exceeded"
+            yield ("sigma",), f"{message}: give eps or sigma"
 
     def _adaptive(self, adapt: Adapt) -> Iterator[tuple[Key, str]]:
         if not isinstance(self.clip, (int, float)):
@@ -326,6 +393,11 @@ class Privacy(StrictModel):
     def by_group(self) -> bool:
         """Tell whether parts of a gradient are clipped to norms of their own."""
         return self.clip == "per-layer" or isinstance(self.clip, dict)
+
+    @property
+    def correlated(self) -> Correlated | None:
+        """The strategy of noise that is correlated between steps; None for independent noise."""
+        return self.noise if isinstance(self.noise, Correlated) else None
 
     @property
     def exact(self) -> bool:
@@ -515,8 +587,10 @@ class Train(StrictModel):
             if self.batch is not None and self.batch < private.pairs:
                 fault = f"compares {private.pairs} records of every step; found a batch of {self.batch}"
                 yield ("privacy", "pairs"), f"{name} {fault}. Take a larger batch, or fewer pairs"
-            if private.adapt is not None:
+            if private.adapt is not None or private.correlated is not None:
                 reason = "compares gradients under one clipping norm, which adapt changes"
+                if private.adapt is None:
+                    reason = "compares gradients of steps with independent noise, and this one is correlated"
                 yield ("accountants",), f"accountants: {name} {reason}; use pld"
 
     @property

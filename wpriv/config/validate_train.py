@@ -53,6 +53,8 @@ def sharding_fault(recipe: Train) -> tuple[Key, str] | None:
         for key, field in type(part).model_fields.items()
         if key not in KEYS[type(part)] and getattr(part, key) != field.get_default(call_default_factory=True)
     ]
+    if private is not None and private.correlated is not None:
+        keys.remove(("privacy", "noise"))  # a strategy that keeps vectors is refused where its steps are known
     if private is not None and (private.clip == "batch-mean" or private.by_group):
         keys.append(("privacy", "clip"))
     if private is not None and private.method not in ("auto", "ghost"):
@@ -222,6 +224,8 @@ def _of_task(model: Train, task: Any) -> Iterator[tuple[Key, str]]:
         yield ("privacy", "clip"), f"clip: {word}: {sums}. Give a number"
     if model.privacy is not None and model.privacy.adapt is not None:
         yield ("privacy", "adapt"), f"adapt: {sums}. Leave adapt out"
+    if model.privacy is not None and model.privacy.correlated is not None:
+        yield ("privacy", "noise"), f"noise: correlated noise: {sums}. Take rounded"
 
 
 def _own_code(part: Document, key: str, code: OwnCode) -> list[Diagnostic]:

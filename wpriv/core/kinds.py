@@ -208,10 +208,6 @@ class Sampling:
         """Warnings for every guarantee under this sampling."""
         return (WIDE,) if self.kind == "shuffle" and self.pass_steps > 1 else ()
 
-    def whole_passes(self, steps: int) -> int:
-        """Number of steps of the fewest whole passes that hold so many; a pass cut short counts as a whole one."""
-        return -(-steps // self.pass_steps) * self.pass_steps
-
 
 def whole_pass_rate(rate: float) -> float | None:
     """The rate 1/t, t whole, that a rate in (0, 1] stands for, also in few digits; None if it is close to none."""

@@ -97,6 +97,10 @@ class Step:
         mine, theirs = ((step.mechanism, step.sampling, step.observed) for step in (self, other))
         return mine == theirs
 
+    def adds_to(self, other: Step) -> bool:
+        """Tell whether two steps are one with the sum of their ``n``: no trainings with correlated noise are."""
+        return self.is_like(other) and not self._is_whole
+
     def weighted_pair(self, neighbours: Neighbours) -> tuple[LossPair, int]:
         """The dominating pair with its count: that of one step, or of one pass where passes take each record once."""
         return sampled_pair(self.mechanism, self.sampling, neighbours), self.releases
@@ -104,8 +108,16 @@ class Step:
     @property
     def releases(self) -> int:
         """The number of pairs that compose: steps, passes of steps, or one training with noise correlated over bins."""
-        one = self.mechanism.release == Release.MATRIX and self.sampling.kind == "allocation"
-        return 1 if one else self.n // self.sampling.pass_steps
+        return self.n // self.unit
+
+    @property
+    def unit(self) -> int:
+        """The number of steps that are accounted for together."""
+        return self.n if self._is_whole else self.sampling.pass_steps
+
+    @property
+    def _is_whole(self) -> bool:
+        return self.mechanism.release == Release.MATRIX and self.sampling.kind == "allocation"
 
     def describe(self) -> dict[str, Any]:
         """Mechanism, n, sampling and rate as plain data."""

@@ -33,7 +33,7 @@ FOLDERS = {
     "data": ("training.data",),
     "models": ("training.models",),
     "tasks": ("training.tasks", "papers.tasks"),
-    "tables": ("papers.tables",),
+    "tables": ("accounting.tables", "papers.tables"),
     "figures": ("figures",),
     "readers": ("checks.readers",),
 }

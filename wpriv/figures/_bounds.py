@@ -12,7 +12,7 @@ import numpy as np
 from wpriv.errors import UsageError
 from wpriv.figures import _draw, _names, _palette
 from wpriv.figures._figure import Points, Row, Rows, figure
-from wpriv.figures._series import implied, swept
+from wpriv.figures._series import implied, swept, wide
 from wpriv.numerics.numbers import echo, text
 
 LETTER, LINE = 0.55, 1.7  # width of a letter and height of a line, of the size of type
@@ -59,6 +59,37 @@ def _draw_zeros(places: list[float], style: dict[str, Any], axes: Any) -> None:
         axes.plot([0.015], [place], transform=axes.get_yaxis_transform(), clip_on=False, **style)
         offset = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "fontsize": "x-small"}
         axes.annotate("0", (0.015, place), xycoords=axes.get_yaxis_transform(), **offset)
+
+
+@figure("Strategies of correlated noise: a colour for each, marks and dashes for how batches are drawn.")
+def correlated_noise(rows: Rows, axes: Any) -> None:
+    """Draw the error relative to DP-SGD over what is swept; or eps with its bracket, where the noise is the same."""
+    swept_names = [name for name in ("bins", "epochs", "eps", "sigma") if len({row.get(name) for row in rows}) > 1]
+    by_noise = len({row["sigma"] for row in rows}) == 1 or swept_names == ["sigma"]
+    x, y = next(iter(swept_names), "steps"), "eps_upper" if by_noise else "to_dp_sgd"
+    palette = _palette.of(axes)
+    coloured: dict[str, tuple[Any, str]] = {}
+    marked: dict[str, tuple[Any, str]] = {}
+    for strategy, sampling in dict.fromkeys((row["strategy"], row["sampling"]) for row in rows):
+        line = [row for row in rows if (row["strategy"], row["sampling"]) == (strategy, sampling)]
+        line = sorted(line, key=lambda row: float(row[x]))
+        dashes = {"none": ":", "poisson": "--"}.get(sampling, "-")
+        mark = {"none": "s", "poisson": "o"}.get(sampling, "^")
+        xs, colour = [row[x] for row in line], palette.colour(strategy)
+        style = {"color": colour, "linestyle": dashes, "marker": mark, "markersize": 4.5, "linewidth": 1.6}
+        (artist,) = axes.plot(xs, [row[y] for row in line], **style)
+        if by_noise:
+            ends = [[row[end] for row in line] for end in ("eps_lower", "eps_upper")]
+            axes.fill_between(xs, *ends, color=colour, alpha=0.2, linewidth=0)
+        coloured.setdefault(strategy, (artist, _names.method(strategy)))
+        marked.setdefault(sampling, (artist, line[0]["case"].rpartition(", ")[2]))
+    for axis, name in (("x", x), ("y", y)):
+        if wide([row[name] for row in rows]):
+            getattr(axes, f"set_{axis}scale")("log")
+    _draw.ticks(axes, sorted({float(row[x]) for row in rows}))
+    _draw.frame(axes, _names.axis(x), _names.axis(y))
+    entries = _draw.crossed(coloured.values(), marked.values() if len(marked) > 1 else ())
+    _draw.legend(axes, [handle for handle, _ in entries], [label for _, label in entries])
 
 
 @figure("A table of bounds as a table: a line for each accountant, a column for each case or swept value.")

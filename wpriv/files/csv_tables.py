@@ -1,4 +1,4 @@
-"""Reading and writing of CSV tables; the only module that parses or formats CSV.
+"""Reading and writing of CSV tables; with ``csv_columns``, for large tables of people, all that parses or formats CSV.
 
 Large tables are parsed by pandas, three times as fast as by the standard library. Small ones do not justify the third
 of a second that pandas takes to load. What pandas refuses is read again by the standard library, which names the line
@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,53 +206,18 @@ def names_of(path: Path) -> list[str]:
     Raises:
         CsvError: it has none, or two of one name. OSError: it cannot be read.
     """
+    csv.field_size_limit(sys.maxsize)  # a long cell is a cell
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        return _header(_strict(file))
-
-
-def text_columns(path: Path, names: Sequence[str]) -> dict[str, list[str]]:
-    """Return some columns of a CSV file as text, exactly as in the file; rows without any cell are no rows.
-
-    For tables whose content is secret: the error says neither where the fault is nor what it is.
-
-    Raises:
-        CsvError: not a table by RFC 4180, such as rows of different lengths. OSError: it cannot be read.
-    """
-    columns: dict[str, list[str]] = {name: [] for name in names}
-    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        reader = _strict(file)
-        header = _header(reader)
-        places = [(header.index(name), column.append) for name, column in columns.items()]
-        count = len(header)
         try:
-            for row in reader:
-                if len(row) != count:
-                    if not row:
-                        continue
-                    raise CsvError(NO_TABLE)
-                for place, append in places:
-                    append(row[place])
+            names = [name.strip() for name in next(csv.reader(file, strict=True), [])]
         except csv.Error:
             raise CsvError(NO_TABLE) from None
-    return columns
-
-
-NO_TABLE = "not a CSV table by RFC 4180, with as many cells in each row as in the first one"
-
-
-def _strict(file: TextIO) -> Iterator[list[str]]:
-    csv.field_size_limit(sys.maxsize)  # a long cell is a cell
-    return csv.reader(file, strict=True)
-
-
-def _header(reader: Iterator[list[str]]) -> list[str]:
-    try:
-        names = [name.strip() for name in next(reader, [])]
-    except csv.Error:
-        raise CsvError(NO_TABLE) from None
     if not names or len(set(names)) < len(names):
         raise CsvError("the first row must name the columns, each differently")
     return names
+
+
+NO_TABLE = "not a CSV table by RFC 4180, with as many cells in each row as in the first one"
 
 
 def has_index_column(names: Sequence[str]) -> bool:

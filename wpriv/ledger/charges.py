@@ -4,7 +4,7 @@ The charge of residue (T5 of docs/theory/ledger.md) is the least c for which the
 noise of the floor f is at most that of Gaussian noise of f + c, plus kappa c, at every eps >= 0 and in both orders of
 the neighbours. It is decided on a grid: as functions of e^eps both sides are convex, and their difference on a cell
 exceeds its larger end by at most an eighth of the cell's squared width times the excess of one curvature over the
-other, which is bounded on the cell.
+other, which is bounded on the cell. Equal steps of one release have a joint charge, that of the sum of their losses.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported, UsageError
 from wpriv.ledger.filters import Filter
 from wpriv.numerics.arrays import Array
-from wpriv.numerics.numbers import decimal
+from wpriv.numerics.numbers import decimal, text
 
 # relative error of a moment and of a product, and of a charge as far as bisection goes
 MOMENT_ERROR, ROUNDING, WIDTH = Fraction(1, 10**10), Fraction(1, 10**15), 1e-5
@@ -44,6 +44,8 @@ OMITTED = 1e-14
 CELLS, ROUNDS, MAX_CELLS, CURVED, SCAN = 128, 14, 40_000, 2.5e-4, 32
 SANDWICH = 1e-3  # width of a pair that is only known between two others
 ROUNDED = 1e-13  # relative error of a curvature
+# sums of losses: nodes a deviation and in all, relative errors of a mass and of an operation, and the most losses
+FINE, MOST_NODES, MASS_ERROR, ROUNDOFF, MOST_LOSSES = 64.0, 6000, 1e-14, 1.2e-16, 10**7
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,21 @@ def units_of(process: Process) -> list[tuple[Unit, int]]:
     return list(counts.items())
 
 
-def of_unit(unit: Unit, by: Filter, tier: int) -> tuple[Fraction, ...]:
-    """The charge of one unit to each account of a filter, at the floor of a tier, from above.
+def is_joint(unit: Unit, by: Filter) -> bool:
+    """Whether several units in one release cost a filter less than one by one."""
+    return by.kind == "residue" and not _is_gaussian(unit)
+
+
+@lru_cache(maxsize=1024)
+def _is_gaussian(unit: Unit) -> bool:
+    """Whether a unit is plain Gaussian noise, or one without a pair, which no joint charge is known of either."""
+    if unit.process.steps[0].mechanism.renyi_bound() is not None:
+        return True
+    return all(gaussian_mu(run[0][0]) is not None for run in unit.process.directions())
+
+
+def of_unit(unit: Unit, by: Filter, tier: int, count: int = 1) -> tuple[Fraction, ...]:
+    """The charge of some units in one release to each account of a filter, at the floor of a tier, from above.
 
     Raises:
         Unsupported: the filter has no charge for the mechanism.
@@ -99,10 +114,15 @@ def of_unit(unit: Unit, by: Filter, tier: int) -> tuple[Fraction, ...]:
         pairs = [run[0][0] for run in unit.process.directions()]
     mass = max(max(pair.mass_at_plus_infinity, pair.mass_at_minus_infinity) for pair in pairs)
     leak = _typed(mass, about.get("delta0"))
+    if leak > 0 and dict(by.accounts).get("A") == 0:
+        raise Unsupported(
+            f"{name} may reveal a record with probability {text(mass, up=True)}, and no part of delta is set aside for "
+            f"that. Give `leaks` at the start, such as a fiftieth of delta"
+        )
     if by.kind == "rdp":
         lam = np.array([by.order - 1])
         moments = [float(log_moment(pair, lam, finite=True)[0]) / lam[0] for pair in pairs]
-        return (_above(max(moments)) * (1 + MOMENT_ERROR), leak)
+        return (count * _above(max(moments)) * (1 + MOMENT_ERROR), count * leak)
     if by.kind == "basic":
         tops = [pair.support[1] if pair.largest is None else pair.largest for pair in pairs]
         if not all(math.isfinite(top) for top in tops):
@@ -110,7 +130,7 @@ def of_unit(unit: Unit, by: Filter, tier: int) -> tuple[Fraction, ...]:
                 f"rule basic adds up (eps, delta) of each release, and the loss of {name} has no bound. Use rule "
                 f"residue, or spend it as a guarantee: dp eps0=0.5 delta0=1e-7"
             )
-        return (max(top if isinstance(top, Fraction) else decimal(top) for top in tops), leak)
+        return (count * max(top if isinstance(top, Fraction) else decimal(top) for top in tops), count * leak)
     mus = [gaussian_mu(pair) for pair in pairs]
     square = max(mu * mu for mu in mus if mu is not None) if all(mu is not None for mu in mus) else None
     if by.kind == "rho":
@@ -119,15 +139,15 @@ def of_unit(unit: Unit, by: Filter, tier: int) -> tuple[Fraction, ...]:
         if leak > 0 or any(rho is None for rho in rhos):
             raise Unsupported(f"no rho of zCDP is known for {name}, and the limit is one of rho. Give eps and delta")
         if square is not None:
-            return (_square(square, about) / 2,)
-        return (max(_typed(rho, about.get("rho")) for rho in rhos if rho is not None),)
+            return (count * _square(square, about) / 2,)
+        return (count * max(_typed(rho, about.get("rho")) for rho in rhos if rho is not None),)
     if square is not None:
-        return (_square(square, about), Fraction(0))[: len(by.accounts)]
+        return (count * _square(square, about), Fraction(0))[: len(by.accounts)]
     if by.kind == "gauss":
         raise Unsupported(f"rule gauss holds for plain Gaussian noise alone; found {name}. Use rule residue")
-    cost, beyond = residue_charge(unit, by, tier)
-    omitted = max(beyond - mass, 0.0)
-    return (_above(cost), _above(by.kappa) * _above(cost) + leak + _above(omitted))
+    cost, beyond = residue_charge(unit, by, tier, count)
+    omitted = max(beyond - count * mass, 0.0)
+    return (_above(cost), _above(by.kappa) * _above(cost) + count * leak + _above(omitted))
 
 
 def _typed(x: float, parameter: object) -> Fraction:
@@ -159,6 +179,89 @@ class Atoms:
     losses: Array
     masses: Array
     infinity: float
+
+    def times(self, count: int, omitted: float) -> Atoms:
+        """The sum of so many independent losses, from above, by squaring on even losses.
+
+        Sums of a P-mass of at most ``omitted`` become infinite at every squaring.
+        """
+        mean = float(self.masses @ self.losses)
+        deviation = math.sqrt(max(float(self.masses @ (self.losses - mean) ** 2), 0.0))
+        if deviation <= 1e-9 * abs(mean) or self.losses.size < 2:  # one finite loss
+            return Atoms(count * self.losses[-1:], np.array([1.0]), min(count * self.infinity, 1.0))
+        total = Sums.of(self.losses, self.masses, deviation)
+        for bit in f"{count:b}"[1:]:
+            total = total.plus(total, omitted)
+            if bit == "1":
+                total = total.plus(Sums.of(self.losses, self.masses, deviation, total.spacing), omitted)
+        masses = total.masses * (1 + total.rounding)
+        return Atoms(total.losses, masses, min(count * self.infinity + total.infinity, 1.0))
+
+
+@dataclass(frozen=True)
+class Sums:
+    """P-masses of losses that are whole multiples of a spacing, from ``first`` on.
+
+    Args:
+        infinity: the P-mass that became infinite. rounding: bounds the relative error of every mass.
+    """
+
+    spacing: float
+    first: int
+    masses: Array
+    infinity: float = 0.0
+    rounding: float = MASS_ERROR
+
+    @property
+    def losses(self) -> Array:
+        return np.asarray(self.spacing * np.arange(self.first, self.first + self.masses.size))
+
+    @classmethod
+    def of(cls, losses: Array, masses: Array, deviation: float, spacing: float = 0.0) -> Sums:
+        """Split each loss between the two multiples about it, which keeps its P-mass and its Q-mass (T5 needs both)."""
+        top = max(abs(float(losses[0])), abs(float(losses[-1])))
+        if not spacing:
+            cells = max(math.ceil(top / max(deviation / FINE, 2 * top / MOST_NODES)), 1)
+            spacing = top / cells  # the largest loss is a multiple
+        at = losses / spacing
+        below = np.floor(at)
+        share = np.clip(np.expm1((below - at) * spacing) / math.expm1(-spacing), 0.0, 1.0)
+        index, first = (below - below[0]).astype(int), int(below[0])
+        size = int(index[-1]) + 2
+        held = np.bincount(index, masses * (1 - share), size) + np.bincount(index + 1, masses * share, size)
+        return cls(spacing, first, np.asarray(held, dtype=np.float64))
+
+    def plus(self, other: Sums, omitted: float) -> Sums:
+        """The sum with independent losses on the same multiples."""
+        masses = np.convolve(self.masses, other.masses)
+        steps = min(self.masses.size, other.masses.size) + 12
+        rounding = self.rounding + other.rounding + 1.01 * steps * ROUNDOFF
+        beyond = np.cumsum(masses[::-1])[::-1]
+        end = int(np.searchsorted(-beyond, -omitted))
+        # losses below the least one that is kept move up to it
+        start = int(np.searchsorted(np.cumsum(masses[:end]), omitted))
+        kept = masses[start:end].copy()
+        kept[0] += masses[:start].sum()
+        infinity = self.infinity + other.infinity + float(masses[end:].sum()) * (1 + rounding)
+        total = Sums(self.spacing, self.first + other.first + start, kept, infinity, rounding)
+        return total.coarser() if total.is_fine() else total
+
+    def is_fine(self) -> bool:
+        """Whether twice the spacing is still fine, or there are too many multiples."""
+        mean = float(self.masses @ self.losses)
+        deviation = math.sqrt(float(self.masses @ (self.losses - mean) ** 2))
+        return self.spacing * 2 * FINE < deviation or self.masses.size > MOST_NODES
+
+    def coarser(self) -> Sums:
+        """The same on twice the spacing: every other loss is split between its neighbours."""
+        share = -math.expm1(-self.spacing) / -math.expm1(-2 * self.spacing)
+        odd = self.first % 2
+        masses = np.concatenate([np.zeros(odd), self.masses])
+        masses = np.concatenate([masses, np.zeros(1 - masses.size % 2)])
+        even = masses[::2].copy()
+        even[:-1] += (1 - share) * masses[1::2]
+        even[1:] += share * masses[1::2]
+        return Sums(2 * self.spacing, (self.first - odd) // 2, even, self.infinity, self.rounding + 4 * ROUNDOFF)
 
 
 def atoms(pair: LossPair, omitted: float) -> Atoms:
@@ -192,13 +295,15 @@ def atoms(pair: LossPair, omitted: float) -> Atoms:
 
 
 @lru_cache(maxsize=256)
-def _both(unit: Unit, omitted: float) -> tuple[Atoms, ...]:
-    """The atoms of a unit in both orders of the neighbours, or in one where both agree."""
+def _both(unit: Unit, omitted: float, count: int = 1) -> tuple[Atoms, ...]:
+    """The atoms of some units in both orders of the neighbours, or in one where both agree."""
+    if count > 1:
+        return tuple(each.times(count, omitted) for each in _both(unit, omitted))
     return tuple(atoms(run[0][0], omitted) for run in unit.process.directions())
 
 
-def residue_charge(unit: Unit, by: Filter, tier: int) -> tuple[float, float]:
-    """The charge of a unit to T at the floor of a tier, from above and to 1e-3 relative; and the mass charged to A.
+def residue_charge(unit: Unit, by: Filter, tier: int, count: int = 1) -> tuple[float, float]:
+    """The charge of some units to T at the floor of a tier, from above and to 1e-3 relative; and the mass charged to A.
 
     The charge is infinite where nothing up to 64 T suffices.
 
@@ -206,17 +311,21 @@ def residue_charge(unit: Unit, by: Filter, tier: int) -> tuple[float, float]:
         Unsupported: without a part of delta for them (kappa = 0), losses without a bound.
     """
     budget, leaks = by.accounts[0][1], by.accounts[1][1]
-    orders = _both(unit, OMITTED * leaks)
-    infinity = max(each.infinity for each in orders)
     if by.kappa == 0 and any(run[0][0].support[1] == math.inf for run in unit.process.directions()):
         raise Unsupported(
             f"without a part of delta for heavy tails the losses of {unit.process.steps[0].mechanism.name} need a "
             f"bound, or have to be those of plain Gaussian noise. Give `leaks` at the start"
         )
-    cost = 0.0
-    for each in orders:
-        cost = max(cost, Comparison(each, by.floor(tier), by.kappa).charge(64 * budget, cost))
-    return cost, infinity
+
+    def charge(number: int) -> tuple[float, float]:
+        cost, orders = 0.0, _both(unit, OMITTED * leaks, number)
+        for each in orders:
+            cost = max(cost, Comparison(each, by.floor(tier), by.kappa).charge(64 * budget, cost))
+        return cost, max(each.infinity for each in orders)
+
+    one = charge(1)
+    linear = count * one[0], count * one[1]
+    return linear if count == 1 or count > MOST_LOSSES else min(charge(count), linear)
 
 
 def profile(t: float, eps: Array) -> tuple[Array, Array]:

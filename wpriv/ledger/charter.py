@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from wpriv.accounting import build_process, load_recipe
 from wpriv.config import plain_words
@@ -16,7 +17,7 @@ from wpriv.errors import UnknownName, UsageError
 from wpriv.hints import plain
 from wpriv.ledger import filters
 from wpriv.ledger.filters import Limit
-from wpriv.ledger.scopes import ROOT, Gate, Partition, Tree
+from wpriv.ledger.scopes import ROOT, Gate, InForce, Partition, Tree
 from wpriv.numerics.numbers import number, whole
 
 What = str | Process | Step | Mechanism
@@ -30,6 +31,16 @@ def canonical(data: object) -> str:
 def digest(text: str) -> str:
     """SHA-256 of text, in hexadecimal digits."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def describe(now: InForce) -> dict[str, object]:
+    """A limit in force as plain data."""
+    return {"limit": now.limit.as_dict(), "caps": [list(caps) for caps in now.caps]}
+
+
+def in_force(row: Mapping[str, Any]) -> InForce:
+    """The limit in force that ``describe`` describes."""
+    return InForce(Limit(**row["limit"]), tuple(tuple(map(int, caps)) for caps in row["caps"]))
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,7 @@ class Charter:
         tree = self.tree
         gates = [
             {"scope": gate.scope, "limit": gate.limit.as_dict(), "filters": filters.describe(gate.filters)}
+            | ({} if gate.first is None else {"first": describe(gate.first)})
             for gate in tree.gates
         ]
         about = {"rule": self.rule, "adjacency": tree.adjacency, "group": self.group, "unit": self.unit}
@@ -63,7 +75,13 @@ class Charter:
         """The charter of ``as_text``."""
         data = json.loads(text)
         gates = tuple(
-            Gate(row["scope"], Limit(**row["limit"]), filters.of_description(row["filters"])) for row in data["gates"]
+            Gate(
+                row["scope"],
+                Limit(**row["limit"]),
+                filters.of_description(row["filters"]),
+                in_force(row["first"]) if "first" in row else None,
+            )
+            for row in data["gates"]
         )
         partitions = tuple(Partition(**{**row, "parts": tuple(row["parts"])}) for row in data["partitions"])
         tree = Tree(tuple((name, above) for name, above in data["scopes"]), partitions, gates, data["adjacency"])
@@ -77,6 +95,7 @@ def charter(
     delta: float | None = None,
     rho: float | None = None,
     mu: float | None = None,
+    ceiling: str | None = None,
     rule: str = "residue",
     kappa: float | None = None,
     leaks: float | None = None,
@@ -96,38 +115,49 @@ def charter(
     if group < 1:
         raise UsageError(f"`group` is the number of records of one person, at least 1; found {group}")
     first = {"eps": eps, "delta": delta, "rho": rho, "mu": mu}
-    tops = [{name: value for name, value in first.items() if value is not None}] + [_limit(word) for word in limits]
+    given = {name: value for name, value in first.items() if value is not None}
+    if ceiling is not None and not given:
+        raise UsageError("`ceiling` is that of `eps` with `delta`, of `rho` or of `mu`, which are missing")
+    tops = [(Limit(**given), None if ceiling is None else limit_of(ceiling))] if given else []
+    tops += [_limits(word) for word in limits]
     declared = None if plan is None else process_of(plan, adjacency, group)
     if declared is not None and rule not in ("residue", "gauss"):
         raise UsageError(
             f"`plan` lowers the budget of rules residue and gauss; under {rule} it gains nothing: spend its releases"
         )
-    parents, limited = [(ROOT, "")], [(ROOT, row) for row in tops if row]
+    parents, limited = [(ROOT, "")], [(ROOT, pair) for pair in tops]
     for word in scopes:
         name, colon, rest = word.partition(":")
         parents.append((name, name.rpartition("/")[0] or ROOT))
-        limited += [(name, _limit(each)) for each in rest.split(";")] if colon else []
+        limited += [(name, _limits(each)) for each in rest.split(";")] if colon else []
     if not limited:
         raise UsageError("a ledger needs a limit: `eps` with `delta`, or `rho`, or `mu`")
     gates = []
-    for scope, row in limited:
-        limit = Limit(**row)
-        kept = filters.of_limit(limit, rule, kappa, leaks, declared if scope == ROOT else None)
-        gates.append(Gate(scope, limit, kept))
+    for scope, (limit, most) in limited:
+        promised, there = most or limit, declared if scope == ROOT else None
+        kept = filters.of_limit(promised, rule, kappa, leaks, there)
+        now = None if most is None else InForce(limit, filters.caps(limit, promised, kept, there))
+        gates.append(Gate(scope, promised, kept, now))
     split = tuple(map(Partition.parse, partitions))
     tree = Tree(tuple(parents), split, tuple(gates), adjacency)
     return Charter(rule, tree, group, unit, () if declared is None else declared.steps)
 
 
-def _limit(text: str) -> dict[str, float]:
-    """The fields of a limit from ``eps=1,delta=1e-6``."""
+def limit_of(text: str) -> Limit:
+    """The limit that is written as ``eps=1,delta=1e-6``."""
     row = {}
     for word in text.split(","):
-        name, equals, value = word.strip().partition("=")
-        if not equals or name not in ("eps", "delta", "rho", "mu"):
+        name, equals, value = (part.strip() for part in word.partition("="))
+        if not equals or name not in ("eps", "delta", "rho", "mu") or name in row:
             raise UsageError(f"a limit is written eps=1,delta=1e-6, or rho=0.1, or mu=0.5; found {text[:80]!r}")
         row[name] = number(value, name)
-    return row
+    return Limit(**row)
+
+
+def _limits(text: str) -> tuple[Limit, Limit | None]:
+    """The limit in force at first and its ceiling, from ``eps=1,delta=1e-6 up to eps=3,delta=1e-6``."""
+    first, up, most = text.partition(" up to ")
+    return limit_of(first), limit_of(most) if up else None
 
 
 def process_of(what: What, adjacency: str, group: int) -> Process:

@@ -154,6 +154,45 @@ def of_limit(
     return (_residue(limit, kappa, leaks, plan),)
 
 
+def caps(limit: Limit, of: Limit, kept: tuple[Filter, ...], plan: Process | None = None) -> tuple[tuple[int, ...], ...]:
+    """What a lower limit leaves of the accounts of a limit's filters, in units, rounded down.
+
+    It only ends spending earlier: the promise is that of the filters. A falls in proportion to delta.
+
+    Args:
+        limit: the lower one. of: the limit of the filters ``kept``, with its declared plan.
+    Raises:
+        UsageError: the limits are of different kinds, or ``limit`` is not the lower one. Unsupported: it is below what
+            the declared plan takes.
+    """
+    lower, upper = limit.as_dict(), of.as_dict()
+    if lower.keys() != upper.keys() or any(value > upper[name] for name, value in lower.items()):
+        raise UsageError(f"a limit that was promised as {of} may be at most that; found {limit}")
+    return tuple(_caps(limit, of, by, len(kept), plan) for by in kept)
+
+
+def _caps(limit: Limit, of: Limit, by: Filter, several: int, plan: Process | None) -> tuple[int, ...]:
+    sizes = dict(by.accounts)
+    if limit.rho is not None:
+        kept = {"rho": limit.rho}
+    elif limit.mu is not None:
+        kept = {"T": float(decimal(limit.mu) ** 2), "A": sizes["A"]}
+    else:
+        eps, delta, whole = limit.eps or 0.0, (limit.delta or 0.0) / several, (of.delta or 0.0) / several
+        leaks = sizes["A"] * delta / whole if "A" in sizes else 0.0
+        if delta == 0 and by.kind != "basic":
+            raise UsageError(f"a limit that was promised as {of} needs a delta above 0; found {limit}")
+        kept = {"A": leaks, "eps": eps, "delta": delta}
+        if "T" in sizes:
+            kept["T"] = gaussian_budget(eps, delta - leaks, plan)
+        if "B" in sizes:
+            # as much Gaussian noise as the lower limit admits at an order of its own
+            own = _renyi(Limit(eps, delta), leaks)
+            kept["B"] = own.accounts[0][1] / own.order * by.order
+    shares = [decimal(kept[name]) / decimal(size) if size else Fraction(1) for name, size in by.accounts]
+    return tuple(min(math.floor(share * UNITS), UNITS) for share in shares)
+
+
 def _renyi(limit: Limit, leaks: float) -> Filter:
     eps, delta = _rest(limit, leaks)
     order = float(registry.load("accountants", "rdp-filter").limit_order(eps, delta))
@@ -207,7 +246,10 @@ def gaussian_budget(eps: float, delta: float, plan: Process | None = None) -> fl
         bracket = evaluate.curve(plan.with_steps(steps), "pld", tol).delta_bracket(eps)
         return bracket.lower or 0.0, bracket.safe
 
-    least, most = ends(0.0, PLAN_TOL)
+    for tol in (PLAN_TOL, PLAN_TOL / 100):  # a wide bracket is no refusal
+        least, most = ends(0.0, tol)
+        if not least <= delta < most:
+            break
     if most > delta:
         state = "exceeds the limit" if least > delta else "is not shown to keep the limit: open"
         raise Unsupported(

@@ -77,7 +77,8 @@ def _rounds(process: Process, by: Filter) -> int:
     for tier, floor in enumerate(by.floors):
         total = [Fraction(0)] * len(booked)
         for unit, count in units:
-            total = [sum_ + count * part for sum_, part in zip(total, charges.of_unit(unit, by, tier), strict=True)]
+            charge = charges.of_unit(unit, by, tier, count)
+            total = [sum_ + part for sum_, part in zip(total, charge, strict=True)]
         amounts = by.units(tuple(total))
         room = [UNITS - floor - booked[0], *(UNITS - amount for amount in booked[1:])]
         fits = [max(left, 0) // amount for left, amount in zip(room, amounts, strict=True) if amount]
@@ -105,7 +106,7 @@ def _fixed(process: Process, limit: Limit) -> int:
         low, high = (high if fits(high) else low), 2 * high
         if high * max(step.n for step in process.steps) > MOST:
             return MOST
-    while high - low > max(1, low // 1000):
+    while high - low > max(1, low // 10_000):
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low

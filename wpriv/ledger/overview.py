@@ -143,6 +143,8 @@ class Overview:
 
     def _read(self, entry: Entry) -> None:
         self.replay.add(entry)
+        if entry.kind == "limit":
+            return
         name, about = str(entry.release), entry.content()
         if entry.kind in ("spend", "reserve"):
             words = sentence(about["steps"]) + (", planned" if about["planned"] else "")

@@ -13,7 +13,7 @@ from typing import Any
 from wpriv.core.process import Process, Step
 from wpriv.errors import CheckFailed, MissingResource, Unsupported, UsageError
 from wpriv.files import durable_writes, read_bytes
-from wpriv.ledger.charter import Charter, canonical, digest
+from wpriv.ledger.charter import Charter, canonical, digest, in_force
 from wpriv.ledger.filters import UNITS, Limit
 from wpriv.ledger.scopes import Booking, Books, Place
 from wpriv.ledger.store import PENDING, SPENT, Entry, Head, Store
@@ -41,6 +41,7 @@ class Account:
         scope, limit: whose it is. filter: the number of its filter; several of a limit are alternatives.
         name: T (mu^2), B (a divergence), A or delta (a probability), eps or rho. size: in that measure.
         booked: in units of 1e-15 of its size. closed: whether the filter was exceeded, and another one holds.
+        cap: the units that the limit in force leaves of it.
     """
 
     scope: str
@@ -50,11 +51,17 @@ class Account:
     size: float
     booked: int
     closed: bool = False
+    cap: int = UNITS
 
     @property
     def left(self) -> float:
-        """The share that is left, from 0 to 1."""
-        return 0.0 if self.closed else 1 - self.booked / UNITS
+        """The share that is left of the limit in force, from 0 to 1."""
+        return 0.0 if self.closed or not self.cap else max(1 - self.booked / self.cap, 0.0)
+
+    @property
+    def in_force(self) -> float:
+        """What the limit in force leaves of it, in the measure of the account."""
+        return self.size * (self.cap / UNITS)
 
     @property
     def amount(self) -> float:
@@ -63,12 +70,18 @@ class Account:
 
     def as_dict(self) -> dict[str, object]:
         about = {"scope": self.scope, "limit": self.limit.as_dict(), "filter": self.filter, "account": self.name}
-        return {**about, "size": self.size, "booked": self.amount, "left": self.left, "closed": self.closed}
+        sizes = {"size": self.size, "in_force": self.in_force}
+        return {**about, **sizes, "booked": self.amount, "left": self.left, "closed": self.closed}
 
 
 @dataclass(frozen=True)
 class Status:
-    """The state of a ledger; ``states`` counts the releases, ``open`` names those that began and have not ended."""
+    """The state of a ledger.
+
+    Args:
+        promises: of every limit. limits: those in force, where they are below what is promised, with the scope.
+        states: numbers of releases. open: those that began and have not ended.
+    """
 
     rule: str
     promises: tuple[str, ...]
@@ -77,11 +90,15 @@ class Status:
     open: tuple[str, ...]
     head: Head
     fixed: str | None
+    limits: tuple[tuple[str, Limit, Limit], ...] = ()
 
     def as_dict(self) -> dict[str, object]:
         rows = [account.as_dict() for account in self.accounts]
         about = {"rule": self.rule, "promises": list(self.promises), "accounts": rows, "states": dict(self.states)}
-        return {**about, "open": list(self.open), "head": asdict(self.head), "fixed": self.fixed}
+        limits = [
+            {"scope": scope, "in_force": now.as_dict(), "ceiling": most.as_dict()} for scope, now, most in self.limits
+        ]
+        return {**about, "limits": limits, "open": list(self.open), "head": asdict(self.head), "fixed": self.fixed}
 
 
 class Reader:
@@ -122,7 +139,9 @@ class Reader:
         unfinished = tuple(release.id for release in releases if release.state == "begun")
         head, accounts = Head(row.head_seq, row.head_digest), tuple(accounts_of(books))
         words = self._fixed() if fixed else None
-        return Status(self.charter.rule, promises, accounts, states, unfinished, head, words)
+        now = [(gate.scope, books.in_force(number).limit, gate.limit) for number, gate in enumerate(gates)]
+        lower = tuple(row for row in now if row[1] != row[2])
+        return Status(self.charter.rule, promises, accounts, states, unfinished, head, words, lower)
 
     def _fixed(self) -> str | None:
         """The certified figure of everything that ran, where it reads one scope and is of few kinds."""
@@ -210,9 +229,8 @@ class Reader:
             with self.store.transaction(write=False) as connection:
                 row = self.store.row(connection, lock=False)
                 entries = self.store.entries(connection)
-            lines = [canonical({"ledger": row.id, **asdict(entry)}) for entry in entries]
-            durable_writes.replace(path, ("\n".join(lines) + "\n").encode())
-            return len(lines)
+            write_entries(path, row.id, entries)
+            return len(entries)
         steps = self.history()
         durable_writes.replace(path, (json.dumps(steps, indent=1) + "\n").encode())
         return len(steps)
@@ -240,6 +258,8 @@ class Reader:
             raise CheckFailed("the limits of the ledger are not those of its first entry: they were changed")
         for entry in entries[1:]:
             replay.add(entry)
+        if replay.books.now != books.now:
+            raise CheckFailed("the limits in force do not follow from the entries: the table limit_now was changed")
         if replay.states != states:
             raise CheckFailed("the states of releases do not follow from the entries: the table release was changed")
         if _nonzero(replay.books) != _nonzero(books) or replay.books.closed != books.closed:
@@ -261,7 +281,8 @@ def accounts_of(books: Books) -> Iterable[Account]:
         for number, each in enumerate(about.filters):
             for index, (name, size) in enumerate(each.accounts):
                 booked = books.total(gate, number, index)
-                yield Account(about.scope, about.limit, number, name, size, booked, (gate, number) in books.closed)
+                cap, closed = books.in_force(gate).caps[number][index], (gate, number) in books.closed
+                yield Account(about.scope, about.limit, number, name, size, booked, closed, cap)
 
 
 class Replay:
@@ -269,15 +290,20 @@ class Replay:
 
     def __init__(self, charter: Charter):
         self.books, self.states = Books(charter.tree), dict[str, str]()
-        self.plan = charter.plan
+        self.limits = digest(charter.as_text())
 
     def add(self, entry: Entry) -> None:
         """Take the next entry.
 
         Raises:
-            CheckFailed: its release was not made before, or cannot change to this state.
+            CheckFailed: its release was not made before, or cannot change to this state; or it is of other limits.
         """
         name, about = str(entry.release), entry.content()
+        if about.get("limits", self.limits) != self.limits:
+            raise CheckFailed(f"entry {entry.seq} was written for other limits than those of the first entry")
+        if entry.kind == "limit":
+            self.books.now[about["gate"]] = in_force(about["now"])
+            return
         before = self.states.get(name)
         allowed = {"begin": PENDING, "done": "begun", "lost": "begun", "cancelled": PENDING, "expired": PENDING}
         if entry.kind not in (*AFTER, *ENDS) or before != allowed.get(entry.kind):
@@ -322,6 +348,29 @@ def _require_head(entries: list[Entry], head: Head, kept: str | None) -> None:
         )
     if entries[int(seq) - 1].digest != word.strip():
         raise CheckFailed(f"entry {seq} is not the one that was kept: the ledger was written anew")
+
+
+def write_entries(path: Path, ledger: str, entries: list[Entry]) -> None:
+    """Write entries as JSON lines, as ``import_entries`` reads them."""
+    lines = [canonical({"ledger": ledger, **asdict(entry)}) for entry in entries]
+    durable_writes.replace(path, ("\n".join(lines) + "\n").encode())
+
+
+def migrate(url: str, backup: str | Path) -> tuple[int, int]:
+    """Bring a ledger of an earlier version up to this one, and return the schema before and now.
+
+    Args:
+        backup: a new file, to which all entries are written first; ``import_entries`` makes a ledger of them.
+    Raises:
+        UsageError: there is no ledger, nothing to do, or a file of this name.
+    """
+    path = Path(backup)
+    if path.exists():
+        raise UsageError(f"{path} exists. Name a new file for the backup")
+    store = Store(url)
+    schemas = store.migrate(lambda ledger, entries: write_entries(path, ledger, entries))
+    store.close()
+    return schemas
 
 
 def import_entries(url: str, path: str | Path) -> Head:

@@ -86,12 +86,25 @@ class Partition:
 
 
 @dataclass(frozen=True)
+class InForce:
+    """The limit up to which is spent at present, with the units that it leaves of each account of each filter."""
+
+    limit: Limit
+    caps: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
 class Gate:
-    """One limit of a scope with its filters, one of which has to hold."""
+    """One limit of a scope with its filters, one of which has to hold.
+
+    Args:
+        limit: what is promised from the start. first: a lower one that is in force at first, and may rise to it.
+    """
 
     scope: str
     limit: Limit
     filters: tuple[Filter, ...]
+    first: InForce | None = None
 
 
 @dataclass(frozen=True)
@@ -170,9 +183,10 @@ class Booking:
 
 @dataclass(frozen=True)
 class Refusal:
-    """The first limit that refuses a release: its gate, and what is left of each account of its first filter."""
+    """The first limit that refuses a release: its gate, the limit in force, and what its first filter has left."""
 
     gate: int
+    limit: Limit
     left: tuple[tuple[str, float], ...]
 
 
@@ -183,6 +197,7 @@ class Books:
     Args:
         amounts: by gate, filter and account. closed: filters of a union that an admitted release has exceeded.
         pending: bookings of reserved releases. places: where the reserved releases read.
+        now: limits that were changed, by gate.
     """
 
     tree: Tree
@@ -190,15 +205,25 @@ class Books:
     closed: set[tuple[int, int]] = field(default_factory=set)
     pending: dict[tuple[str, int, int], Booking] = field(default_factory=dict)
     places: dict[str, Place] = field(default_factory=dict)
+    now: dict[int, InForce] = field(default_factory=dict)
+
+    def in_force(self, gate: int) -> InForce:
+        """The limit of a gate up to which is spent at present."""
+        about = self.tree.gates[gate]
+        whole = tuple((UNITS,) * len(each.accounts) for each in about.filters)
+        return self.now.get(gate) or about.first or InForce(about.limit, whole)
 
     def total(self, gate: int, filter: int, account: int) -> int:
         """The units that are booked in an account of a gate."""
         return self.tree.total(self.tree.gates[gate].scope, self.amounts.get((gate, filter, account), {}))
 
     def left(self, gate: int, filter: int = 0) -> tuple[tuple[str, float], ...]:
-        """The share of each account of a filter that is left."""
-        names = [name for name, _ in self.tree.gates[gate].filters[filter].accounts]
-        return tuple((name, 1 - self.total(gate, filter, number) / UNITS) for number, name in enumerate(names))
+        """The share of each account of a filter that is left of the limit in force."""
+        names, caps = [name for name, _ in self.tree.gates[gate].filters[filter].accounts], self.in_force(gate).caps
+        return tuple(
+            (name, 1 - self.total(gate, filter, number) / cap if cap else 0.0)
+            for number, (name, cap) in enumerate(zip(names, caps[filter], strict=True))
+        )
 
     def book(self, booking: Booking, place: Place, sign: int = 1) -> None:
         """Add a booking, or with ``sign`` -1 return it."""
@@ -221,11 +246,11 @@ class Books:
                 if (gate, number) in self.closed:
                     continue
                 bookings = self._fitting(release, place, gate, number, tariff)
-                fits = fits or bookings is not None
+                fits = fits or (bookings is not None and self._within(bookings, place, gate, number))
                 # an exceeded filter of a union is closed for good
                 changes += [Booking(release, gate, number, -1, ())] if bookings is None else bookings
             if not fits:
-                return Refusal(gate, self.left(gate))
+                return Refusal(gate, self.in_force(gate).limit, self.left(gate))
         return changes
 
     def _fitting(self, release: str, place: Place, gate: int, number: int, tariff: Tariff) -> list[Booking] | None:
@@ -240,19 +265,30 @@ class Books:
             new = [Booking(name, gate, number, tier, tariff(name, gate, number, tier)) for name in (release, *names)]
             if any(TOO_MUCH in booking.amounts for booking in new):
                 continue
-            for booking in new:
-                self.book(booking, self.places.get(booking.release, place))
-            for booking in moved:
-                self.book(booking, self.places[booking.release], -1)
-            accounts = range(len(new[0].amounts))
-            totals = [self.total(gate, number, account) for account in accounts]
-            for booking in new:
-                self.book(booking, self.places.get(booking.release, place), -1)
-            for booking in moved:
-                self.book(booking, self.places[booking.release])
+            totals = self._totals(new, place, gate, number)
             if totals[0] <= UNITS - floor and all(total <= UNITS for total in totals):
                 return new
         return None
+
+    def _totals(self, bookings: list[Booking], place: Place, gate: int, number: int) -> list[int]:
+        """What the accounts of a filter would hold with bookings, of which some are made anew."""
+        before = [self.pending[key] for each in bookings if (key := (each.release, gate, number)) in self.pending]
+        for sign in (1, -1):
+            for booking in bookings:
+                self.book(booking, self.places.get(booking.release, place), sign)
+            for booking in before:
+                self.book(booking, self.places[booking.release], -sign)
+            if sign == 1:
+                totals = [self.total(gate, number, account) for account in range(len(bookings[0].amounts))]
+        return totals
+
+    def _within(self, bookings: list[Booking], place: Place, gate: int, number: int) -> bool:
+        """Whether bookings keep the limit that is in force."""
+        caps = self.in_force(gate).caps[number]
+        if min(caps) == UNITS:
+            return True
+        totals = self._totals(bookings, place, gate, number)
+        return all(total <= cap for total, cap in zip(totals, caps, strict=True))
 
     def take(self, changes: Sequence[Booking], release: str, place: Place, *, reserved: bool) -> list[Booking]:
         """Make the changes of ``admit``, and return the bookings of the new release."""

@@ -24,7 +24,7 @@ from wpriv.ledger.charges import Unit
 from wpriv.ledger.charter import What, canonical, digest, process_of
 from wpriv.ledger.filters import TOO_MUCH, UNITS, Filter, Limit
 from wpriv.ledger.reading import PLANNED, Reader
-from wpriv.ledger.scopes import ROOT, Booking, Books, Place, Refusal
+from wpriv.ledger.scopes import ROOT, Booking, Books, InForce, Place, Refusal
 from wpriv.ledger.store import PENDING, SPENT, Entry, Head, Store
 from wpriv.numerics.numbers import text
 
@@ -33,6 +33,7 @@ T = TypeVar("T")
 NEW = "new"
 MOST = 2**40
 EXPIRES = 3600.0
+RETRIES = 5  # where others spend while a refusal is put into words
 Units = list[tuple[Unit, int]]
 Name = tuple[str, str, int]  # of a charge: digests of its unit and filter, and the tier
 
@@ -110,7 +111,8 @@ class Ledger(Reader):
         """Make a ledger; its rule, neighbours and limits are fixed before the first release.
 
         Args:
-            terms: eps and delta, rho, or mu of the whole; several in ``limits``, as eps=3,delta=1e-9. rule: residue
+            terms: eps and delta, rho, or mu of the whole; several in ``limits``, as eps=3,delta=1e-9. ceiling: what is
+                promised, where these are lower and may rise to it. rule: residue
                 (default), rdp, gauss, basic or union. kappa and leaks (A) of residue. plan: releases declared now, in
                 words. adjacency, group and unit: what is protected. scopes: ``sales``, ``sales:eps=1,delta=1e-6``.
                 partitions: ``sales:region=north,south``, with ``;k=2`` or ``;fixed``.
@@ -159,7 +161,7 @@ class Ledger(Reader):
             return None
         with self.store.transaction(write=False) as connection:
             books = self.store.books(connection, self.charter.tree)
-            return self._fits(connection, books, [(units[0][0], MOST)], place, compute=True)
+            return self._fits(connection, books, units[0][0], MOST, place)
 
     def cost(self, what: What, *, scope: str = ROOT) -> tuple[Cost, ...]:
         """What a release would take now of every limit above a scope; nothing is written but computed charges.
@@ -169,11 +171,12 @@ class Ledger(Reader):
         """
         process, place = self._read(what), Place.parse(scope)
         self.charter.tree.check(place)
-        costs = []
+        costs, units = [], charges.units_of(process)
         with self.store.transaction(write=False) as connection:
             books = self.store.books(connection, self.charter.tree)
-            units = charges.units_of(process)
-            changes = self._changes(connection, books, process, units, place, planned=False, compute=True)
+            changes = books.admit(NEW, place, self._tariff(connection, units, compute=True))
+            if isinstance(changes, Refusal):
+                raise self._refused(changes, units, self._room(connection, books, units, place))
             mine = {(each.gate, each.filter): each for each in books.take(changes, NEW, place, reserved=False)}
         for gate in self.charter.tree.gates_of(place):
             booking = next(mine[key] for key in sorted(mine) if key[0] == gate)
@@ -218,6 +221,50 @@ class Ledger(Reader):
     def cancel(self, release: str) -> Receipt:
         """Return the charge of a reservation that has not begun."""
         return self._end(release, "cancelled", (PENDING,))
+
+    def limit(
+        self,
+        limit: Limit,
+        *,
+        scope: str = ROOT,
+        of: Limit | None = None,
+        actor: str | None = None,
+        reason: str | None = None,
+    ) -> Limit:
+        """Change the limit up to which a scope may be spent from; what is promised of it does not change.
+
+        Args:
+            limit: the new one; it may be lower than before, or rise to the ceiling that was fixed at the start.
+            of: which of several limits of the scope is meant, by its promise.
+        Returns:
+            The limit that was in force before.
+        Raises:
+            Refused: it is above the ceiling. UsageError: the scope has no such limit, or several.
+        """
+        tree = self.charter.tree
+        tree.check(Place(scope))
+        gates = [number for number, gate in enumerate(tree.gates) if gate.scope == scope]
+        meant = [number for number in gates if of in (None, tree.gates[number].limit)]
+        meant = [number for number in meant if tree.gates[number].limit.as_dict().keys() == limit.as_dict().keys()]
+        if len(meant) != 1:
+            known = ", ".join(str(tree.gates[number].limit) for number in gates) or "no limit"
+            raise UsageError(f"scope {scope} has {known}; say by `of` which one {limit} is to take the place of")
+        gate = tree.gates[meant[0]]
+        ceiling = gate.limit.as_dict()
+        if any(value > ceiling[name] for name, value in limit.as_dict().items()):
+            raise Refused(
+                f"the limit of scope {scope} may rise to {gate.limit}, which has been promised from the start; found "
+                f"{limit}. Nothing was changed"
+            )
+        plan = Process(self.charter.plan, tree.adjacency, self.charter.group) if self.charter.plan else None
+        caps = filters.caps(limit, gate.limit, gate.filters, plan if scope == ROOT else None)
+        with self._locked() as (connection, head):
+            before = self.store.books(connection, tree).in_force(meant[0]).limit
+            now = InForce(limit, caps)
+            body = {"gate": meant[0], "scope": scope, "before": before.as_dict(), "now": charter.describe(now)}
+            self.store.append(connection, head, "limit", actor=actor, reason=reason, body=body)
+            self.store.set_limit(connection, meant[0], now)
+        return before
 
     def state(self, release: str) -> Receipt:
         """Where a release stands, by its number or its key."""
@@ -278,39 +325,32 @@ class Ledger(Reader):
         units = [] if planned else charges.units_of(process)
         about = {"steps": process.describe(), "records": process.records, "place": str(place), "planned": planned}
         request = digest(canonical({**about, "kind": kind}))
-        if not planned:
-            self._learn(units, place)
-        for _ in range(100):
-            try:
-                with self._locked(dry_run) as (connection, head):
-                    if key is not None and (entry := self.store.by_key(connection, key)) is not None:
-                        return self._stored(connection, entry, key, request)
-                    books = self.store.books(connection, self.charter.tree)
-                    before = copy.deepcopy(books)
-                    try:
-                        changes = self._changes(connection, books, process, units, place, planned, compute=False)
-                    except Refused as error:
-                        refused = error
-                    else:
-                        if dry_run:
-                            return Receipt("", "fits", head.seq, head.digest)
-                        named = {"key": key, "actor": actor, "reason": reason}
-                        body = {**about, "request": request, "kind": kind}
-                        both = before, books
-                        return self._write(connection, head, kind, both, changes, place, body, named, expires)
-                    if not dry_run:
-                        self.store.note_refusal(
-                            connection,
-                            time=self.store.now(connection, head),
-                            body=canonical(about),
-                            place=str(place),
-                            actor=actor,
-                            reason=reason,
-                            because=str(refused),
-                        )
-                raise refused
-            except _UnknownCharge:
-                self._learn(units, place)
+        for attempt in range(100):
+            seq, room = (0, None) if planned else self._learn(units, place)
+            with self._locked(dry_run) as (connection, head):
+                if key is not None and (entry := self.store.by_key(connection, key)) is not None:
+                    return self._stored(connection, entry, key, request)
+                books = self.store.books(connection, self.charter.tree)
+                before = copy.deepcopy(books)
+                try:
+                    changes = self._changes(connection, books, process, units, place, planned, room)
+                except _UnknownCharge:
+                    continue
+                except Refused as error:
+                    if not planned and seq != head.seq and attempt < RETRIES:
+                        continue  # what still fits is out of date
+                    refused = error
+                else:
+                    if dry_run:
+                        return Receipt("", "fits", head.seq, head.digest)
+                    named = {"key": key, "actor": actor, "reason": reason}
+                    body = {**about, "request": request, "kind": kind}
+                    return self._write(connection, head, kind, (before, books), changes, place, body, named, expires)
+                if not dry_run:
+                    noted = {"place": str(place), "actor": actor, "reason": reason, "because": str(refused)}
+                    now = self.store.now(connection, head)
+                    self.store.note_refusal(connection, time=now, body=canonical(about), **noted)
+            raise refused
         raise CheckFailed("other writers change the remainder faster than charges are computed. Try again")
 
     def _write(
@@ -336,6 +376,7 @@ class Ledger(Reader):
             row[place] = row.get(place, 0) + n
         now = self.store.now(connection, head)
         until = None if expires is None else _later(now, expires)
+        body = {**body, "limits": digest(self.charter.as_text())}
         body = {**body, "bookings": [asdict(each) for each in mine], "planned_steps": taken, "expires": until}
         state = PENDING if reserved else "begun"
         entry = self.store.append(connection, head, kind, body=body, time=now, **named)
@@ -403,42 +444,71 @@ class Ledger(Reader):
         units: Units,
         place: Place,
         planned: bool,
-        compute: bool,
+        room: int | None,
     ) -> list[Booking]:
-        """What a release has to book.
+        """What a release has to book, of charges that are known.
 
         Raises:
-            Refused: it does not fit. _UnknownCharge: a charge has to be computed, and ``compute`` is false.
+            Refused: it does not fit. _UnknownCharge: a charge has to be computed first.
         """
         if planned:
             self._planned(books, process.describe())
             return []
-        outcome = books.admit(NEW, place, self._tariff(connection, units, compute))
-        if not isinstance(outcome, Refusal):
-            return outcome
-        gate = self.charter.tree.gates[outcome.gate]
-        fits = self._fits(connection, books, units, place, compute) if len(units) == 1 else None
-        left = ", ".join(f"{text(100 * max(share, 0), up=False, digits=4)}% of {name}" for name, share in outcome.left)
+        outcome = books.admit(NEW, place, self._tariff(connection, units, compute=False))
+        if isinstance(outcome, Refusal):
+            raise self._refused(outcome, units, room)
+        return outcome
+
+    def _refused(self, refusal: Refusal, units: Units, fits: int | None) -> Refused:
+        gate = self.charter.tree.gates[refusal.gate]
+        left = ", ".join(f"{text(100 * max(share, 0), up=False, digits=4)}% of {name}" for name, share in refusal.left)
         rest = "" if fits is None else f"; there is room for {fits} of its {units[0][1]} releases"
         error = Refused(
-            f"refused by scope {gate.scope}: its limit {gate.limit} has {left} left{rest}. Nothing was spent"
+            f"refused by scope {gate.scope}: its limit {refusal.limit} has {left} left{rest}. Nothing was spent"
         )
-        error.scope, error.limit, error.left, error.fits = gate.scope, gate.limit, outcome.left, fits
-        raise error
+        error.scope, error.limit, error.left, error.fits = gate.scope, refusal.limit, refusal.left, fits
+        return error
 
-    def _fits(self, connection: Any, books: Books, units: Units, place: Place, compute: bool) -> int:
-        """The largest number of releases of one kind that fits, at most ``units`` has of it."""
+    def _room(self, connection: Any, books: Books, units: Units, place: Place) -> int | None:
+        """How many of the steps of a release of one kind fit in one release; None of several kinds."""
+        return self._fits(connection, books, units[0][0], units[0][1], place) if len(units) == 1 else None
 
-        def fit(count: int) -> bool:
-            tariff = self._tariff(connection, [(units[0][0], count)], compute)
-            return not isinstance(books.admit(NEW, place, tariff), Refusal)
+    def _fits(self, connection: Any, books: Books, unit: Unit, most: int, place: Place) -> int:
+        """The largest number of releases of one kind that fits in one release, at most ``most``."""
+        kept, room = dict(self._fresh), dict[tuple[int, int], list[int]]()
+        for gate in self.charter.tree.gates_of(place):
+            for number, caps in enumerate(books.in_force(gate).caps):
+                room[gate, number] = [cap - books.total(gate, number, account) for account, cap in enumerate(caps)]
 
-        low, high = 0, units[0][1]
-        if fit(high):
-            return high
+        def fit(count: int) -> int:
+            """About how many fit, if so many do; else 0."""
+            tariff = self._tariff(connection, [(unit, count)], compute=True)
+            # the charge falls as the floor grows
+            most_of = {key: tariff(NEW, *key, 0)[0] <= left[0] for key, left in room.items()}
+            if not all(any(fits for key, fits in most_of.items() if key[0] == gate) for gate, _ in room):
+                return 0
+            changes = books.admit(NEW, place, tariff)
+            if isinstance(changes, Refusal):
+                return 0
+            shares = [
+                Fraction(room[each.gate, each.filter][account], amount)
+                for each in changes
+                for account, amount in enumerate(each.amounts)
+                if each.release == NEW and amount
+            ]
+            return int(count * min(shares, default=Fraction(most)))
+
+        if fit(most):
+            return most
+        low, high, guess = 0, most, 1
         while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if fit(middle) else (low, middle)
+            if about := fit(guess):
+                low, guess = guess, max(about, guess + 1)
+                guess = guess if guess < high else (low + high) // 2
+            else:
+                high = guess
+                guess = max((low + high) // 2, high - max(high // 64, 1))
+        self._fresh = kept  # those of other numbers are of no use later
         return low
 
     def _tariff(self, connection: Any, units: Units, compute: bool) -> Callable[[str, int, int, int], tuple[int, ...]]:
@@ -453,12 +523,12 @@ class Ledger(Reader):
             by, several = self.charter.tree.gates[gate].filters[number], len(self.charter.tree.gates[gate].filters) > 1
             total = [Fraction(0)] * len(by.accounts)
             for unit, count in of_release(release):
-                charge = self._charge(connection, unit, by, tier, compute)
+                charge = self._charge(connection, unit, count, by, tier, compute)
                 if isinstance(charge, Unsupported):
                     if several:
                         return (TOO_MUCH,) * len(total)
                     raise charge
-                total = [sum_ + count * part for sum_, part in zip(total, charge, strict=True)]
+                total = [sum_ + part for sum_, part in zip(total, charge, strict=True)]
             return by.units(tuple(total))
 
         return tariff
@@ -468,16 +538,21 @@ class Ledger(Reader):
         return Process(steps, self.charter.tree.adjacency, self.charter.group, about["records"])
 
     def _charge(
-        self, connection: Any, unit: Unit, by: Filter, tier: int, compute: bool
+        self, connection: Any, unit: Unit, count: int, by: Filter, tier: int, compute: bool
     ) -> tuple[Fraction, ...] | Unsupported:
-        names = digest(unit.key), digest(canonical(filters.describe((by,)))), tier
+        """The charge of some units in one release, of which the database keeps that of one and joint ones."""
+        if count > 1 and not charges.is_joint(unit, by):
+            one = self._charge(connection, unit, 1, by, tier, compute)
+            return one if isinstance(one, Unsupported) else tuple(count * part for part in one)
+        what = unit.key if count == 1 else f"{count} of {unit.key}"
+        names = digest(what), digest(canonical(filters.describe((by,)))), tier
         if names not in self._memory:
             if not compute:
                 raise _UnknownCharge
             known = self.store.tariff(connection, *names)
             if known is None:
                 try:
-                    known = charges.of_unit(unit, by, tier)
+                    known = charges.of_unit(unit, by, tier, count)
                 except Unsupported as error:
                     self._memory[names] = error
                     return error
@@ -485,18 +560,17 @@ class Ledger(Reader):
             self._memory[names] = known
         return self._memory[names]
 
-    def _learn(self, units: Units, place: Place) -> None:
-        """Compute the charges that a decision needs at present, without the lock."""
+    def _learn(self, units: Units, place: Place) -> tuple[int, int | None]:
+        """Compute the charges that a decision needs at present, without the lock.
+
+        Returns:
+            The last entry that it knew, and where the release does not fit, how many of its steps do.
+        """
         with self.store.transaction(write=False) as connection:
+            seq = self.store.row(connection, lock=False).head_seq
             books = self.store.books(connection, self.charter.tree)
-            tariff = self._tariff(connection, units, compute=True)
-            outcome = books.admit(NEW, place, tariff)
-            if isinstance(outcome, Refusal) and len(units) == 1:
-                # the numbers that still fit may need charges at other floors
-                for gate in self.charter.tree.gates_of(place):
-                    for which, by in enumerate(self.charter.tree.gates[gate].filters):
-                        for tier in range(len(by.floors)):
-                            tariff(NEW, gate, which, tier)
+            outcome = books.admit(NEW, place, self._tariff(connection, units, compute=True))
+            return seq, self._room(connection, books, units, place) if isinstance(outcome, Refusal) else None
 
     def _planned(self, books: Books, steps: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
         """Where the steps of a release stand in the declared plan, with their numbers.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -40,11 +40,11 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from wpriv._version import __version__
 from wpriv.errors import MissingResource, UsageError, lacking
-from wpriv.ledger.charter import Charter, canonical, digest
+from wpriv.ledger.charter import Charter, canonical, describe, digest, in_force
 from wpriv.ledger.filters import UNITS
-from wpriv.ledger.scopes import Booking, Books, Place, Tree
+from wpriv.ledger.scopes import Booking, Books, InForce, Place, Tree
 
-SCHEMA = 1
+SCHEMA = 2
 KEPT_REFUSALS = 1000
 BUSY = 60_000  # milliseconds that a writer waits for another
 PENDING = "reserved"
@@ -113,6 +113,13 @@ ACCOUNT = Table(
 )
 CLOSED = Table(
     "closed", _TABLES, Column("gate", Integer), Column("filter", Integer), UniqueConstraint("gate", "filter")
+)
+# limits that were changed, by gate
+LIMIT_NOW = Table(
+    "limit_now",
+    _TABLES,
+    Column("gate", Integer, primary_key=True, autoincrement=False),
+    Column("body", Text, nullable=False),
 )
 REFUSAL = Table(
     "refusal",
@@ -254,8 +261,9 @@ class Store:
             MissingResource: the database cannot be reached, is busy or is damaged.
         """
         begin = "BEGIN IMMEDIATE" if write and self.kind == "sqlite" else "BEGIN"
-        if self.read_only and self.kind == "postgresql":
-            begin = "BEGIN READ ONLY"
+        if self.kind == "postgresql":
+            # whoever waited for the lock has to see what was written before it
+            begin = "BEGIN ISOLATION LEVEL READ COMMITTED" + (" READ ONLY" if self.read_only else "")
         try:
             with self.engine.connect() as connection:
                 connection.exec_driver_sql(begin)
@@ -329,6 +337,8 @@ class Store:
                     nonce_digest=nonces.get(name),
                 )
             self.write_books(connection, Books(charter.tree), books)
+            for gate, now in books.now.items():
+                self.set_limit(connection, gate, now)
             self.write_charges(connection, list(books.pending.values()))
 
     def row(self, connection: Connection, *, lock: bool = True) -> Any:
@@ -343,8 +353,38 @@ class Store:
         row = connection.execute(query.with_for_update() if lock and self.kind == "postgresql" else query).one()
         if row.schema > SCHEMA:
             raise UsageError(f"{self.url} was written by a later version of wpriv (schema {row.schema}). Install it")
+        if row.schema < SCHEMA:
+            raise UsageError(
+                f"{self.url} was written by an earlier version of wpriv (schema {row.schema}; this one has {SCHEMA}). "
+                f"Bring it up to date with `wpriv ledger migrate {self.url} --backup entries.jsonl`"
+            )
         self.id = row.id
         return row
+
+    def migrate(self, keep: Callable[[str, list[Entry]], None]) -> tuple[int, int]:
+        """Bring an earlier database up to this version, in one transaction; stored entries keep their bytes.
+
+        Args:
+            keep: called with the ledger's id and its entries, before anything is changed.
+        Returns:
+            The schema before, and the one now.
+        Raises:
+            UsageError: there is no ledger, it is up to date, or one of a later version.
+        """
+        with self.transaction() as connection:
+            if not inspect(connection).has_table("ledger"):
+                raise UsageError(f"{self.url} holds no ledger. Make one with `wpriv ledger init {self.url} ...`")
+            query = select(LEDGER)
+            row = connection.execute(query if self.kind == "sqlite" else query.with_for_update()).one()
+            if row.schema >= SCHEMA:
+                state = "is up to date" if row.schema == SCHEMA else "was written by a later version of wpriv"
+                raise UsageError(f"{self.url} {state} (schema {row.schema}): nothing was changed")
+            keep(row.id, self.entries(connection))
+            # 1 to 2: limits may change, and the tables that came later are always there
+            for table in (LIMIT_NOW, REFUSAL, GROWN):
+                table.create(connection, checkfirst=True)
+            connection.execute(update(LEDGER).values(schema=SCHEMA))
+            return row.schema, SCHEMA
 
     def now(self, connection: Connection, head: Head) -> str:
         """The clock of the database, never before the last entry."""
@@ -370,28 +410,22 @@ class Store:
 
     def note_refusal(self, connection: Connection, **about: Any) -> None:
         """Keep a release that was refused, for the page; it is no entry, since nothing follows from it."""
-        REFUSAL.create(connection, checkfirst=True)
         connection.execute(insert(REFUSAL).values(**about))
         newest = select(REFUSAL.c.time).order_by(REFUSAL.c.time.desc()).offset(KEPT_REFUSALS - 1).limit(1)
         connection.execute(delete(REFUSAL).where(REFUSAL.c.time < newest.scalar_subquery()))
 
     def refusals(self, connection: Connection, most: int) -> list[Any]:
         """The last refusals, from the newest."""
-        if not inspect(connection).has_table("refusal"):
-            return []
         return list(connection.execute(select(REFUSAL).order_by(REFUSAL.c.time.desc()).limit(most)))
 
     def grown(self, connection: Connection) -> tuple[int, bytes] | None:
         """The state of what ran that was kept last, with the number of its entry; None if that entry is not there."""
-        if not inspect(connection).has_table(GROWN.name):
-            return None
         here = ENTRY.c.seq == GROWN.c.seq, ENTRY.c.digest == GROWN.c.digest
         row = connection.execute(select(GROWN.c.seq, GROWN.c.state).where(*here)).first()
         return None if row is None else (row.seq, row.state)
 
     def keep_grown(self, connection: Connection, head: Head, state: bytes) -> None:
         """Keep the state of what ran in the place of an earlier one."""
-        GROWN.create(connection, checkfirst=True)
         connection.execute(delete(GROWN))
         connection.execute(insert(GROWN).values(seq=head.seq, digest=head.digest, state=state))
 
@@ -420,6 +454,7 @@ class Store:
             place = Place.parse(row.scope + row.part)
             books.amounts.setdefault((row.gate, row.filter, row.account), {})[place] = row.booked
         books.closed = {(row.gate, row.filter) for row in connection.execute(select(CLOSED))}
+        books.now = {row.gate: in_force(json.loads(row.body)) for row in connection.execute(select(LIMIT_NOW))}
         waiting = connection.execute(select(RELEASE).where(RELEASE.c.state == PENDING)).all()
         if waiting:
             books.places = {row.id: Place.parse(row.scope + row.part) for row in waiting}
@@ -449,6 +484,11 @@ class Store:
                     connection.execute(insert(ACCOUNT).values(**names, booked=booked))
         for gate, number in after.closed - before.closed:
             connection.execute(insert(CLOSED).values(gate=gate, filter=number))
+
+    def set_limit(self, connection: Connection, gate: int, now: InForce) -> None:
+        """Write the limit that is in force in the place of an earlier one."""
+        connection.execute(delete(LIMIT_NOW).where(LIMIT_NOW.c.gate == gate))
+        connection.execute(insert(LIMIT_NOW).values(gate=gate, body=canonical(describe(now))))
 
     def write_charges(self, connection: Connection, bookings: list[Booking]) -> None:
         """Write the charges of releases in the place of earlier ones."""

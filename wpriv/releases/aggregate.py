@@ -5,26 +5,26 @@ What is printed follows from public parameters and from noisy integers alone.
 
 from __future__ import annotations
 
+import datetime
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import cached_property
+from typing import cast
 
 import numpy as np
 
-from wpriv.numerics.arrays import Array
-from wpriv.randomness import Keystream
+from wpriv.files.columns import EPOCH, Block
 from wpriv.releases import bounding
-from wpriv.releases.bounding import MISSING, Cell, Coded, Codes, Contributions, canonical, normalised
-from wpriv.releases.outputs import PERSONS, ROWS, BinCounts, Column, Mean, Output, Quantile
-from wpriv.releases.plan import ROW, Plan
+from wpriv.releases.bounding import Contributions
+from wpriv.releases.outputs import BinCounts, Column, Mean, Output, Quantile
+from wpriv.releases.plan import Plan
 from wpriv.releases.quantiles import Selection
-from wpriv.releases.sampling import GAUSS, LEVEL, Noise
+from wpriv.releases.rows import Rows
+from wpriv.releases.sampling import GAUSS, LAPLACE, LEVEL, Noise
 
 Z = 1.959963984540054  # the .975 quantile of the normal distribution
-CHOICE = 2**63  # the part of the key's stream that chooses among a person's rows
 SELECTED = "shown since its noisy count is above the threshold; near it counts are too large on average"
 CLIPPED = "clipped at 0: such counts are too large on average"
 SMALL = "the count is too small for an interval"
@@ -41,7 +41,8 @@ class Number:
         error: the standard error of its noise. half_width, interval: value +- half_width, in which it would lie
             without noise with a probability of ``LEVEL``; text.
         grid: spacing of the values, as text. noise: of each part, as plain data. weight: the share of the output.
-        parts: the noisy count and sum of a mean. note: what a reader has to know beside it.
+        parts: the noisy count and sum of a mean. ranks: within which a quantile is, with that probability.
+        dates: whether values are dates, as days since 1970-01-01. note: what a reader has to know beside it.
     """
 
     name: str
@@ -59,6 +60,8 @@ class Number:
     weight: float
     note: str
     parts: Mapping[str, int | None] | None = None
+    ranks: float | None = None
+    dates: bool = False
 
     def text(self) -> str | None:
         """The value as an exact decimal; of a mean to some digits."""
@@ -67,21 +70,22 @@ class Number:
     def as_dict(self) -> dict[str, object]:
         """The entry of ``outputs`` in JSON."""
         text = self.text()
-        value: object = int(text) if text is not None and "." not in text else text
+        plain = _date if self.dates else _plain
         return {
             "name": self.name,
             "kind": self.kind,
             "column": self.column,
             "key": self.key,
             **({} if self.bin is None else {"bin": self.bin}),
-            "value": value,
+            "value": None if text is None else plain(text),
             "standard_error": self.error,
             "half_width": None if self.half_width is None else _plain(self.half_width),
-            "interval": None if self.interval is None else [_plain(end) for end in self.interval],
+            "interval": None if self.interval is None else [plain(end) for end in self.interval],
             "level": LEVEL,
             "grid": self.grid,
             "noise": self.noise[0] if len(self.noise) == 1 else self.noise,
             **({} if self.parts is None else {"parts": dict(self.parts)}),
+            **({} if self.ranks is None else {"ranks": self.ranks}),
             "weight": self.weight,
             "note": self.note,
         }
@@ -89,6 +93,11 @@ class Number:
 
 def _plain(text: str) -> int | str:
     return text if "." in text else int(text)
+
+
+def _date(text: str) -> str:
+    """The date of a number of days since 1970-01-01."""
+    return datetime.date.fromordinal(round(Decimal(text)) + EPOCH).isoformat()
 
 
 def decimal_text(value: Fraction, digits: int) -> str:
@@ -103,11 +112,6 @@ def decimal_text(value: Fraction, digits: int) -> str:
         return f"{Decimal(scaled).scaleb(-digits):f}" if scaled else ("0." + "0" * digits if digits else "0")
 
 
-def printable(text: str) -> str:
-    """A key with bytes that are no text, which a table may hold, written as escapes."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
 def places(step: Fraction) -> int:
     """The digits behind the point that multiples of a step need."""
     digits = 0
@@ -116,111 +120,13 @@ def places(step: Fraction) -> int:
     return digits
 
 
-class Rows:
-    """The rows of a table as a plan reads them: persons, keys, and values of each output."""
-
-    def __init__(self, plan: Plan, columns: Mapping[str, Sequence[Cell]], key: bytes):
-        question = self.question = plan.question
-        self.plan, self.columns = plan, columns
-        self.key = Keystream(key, CHOICE << 64).read(32)
-        if question.null:
-            missing = set(question.null)
-            self.columns = {
-                name: [None if isinstance(cell, str) and cell in missing else cell for cell in cells]
-                for name, cells in columns.items()
-            }
-        count = len(next(iter(columns.values()))) if columns else 0
-        persons = Coded.rows(count) if question.person == ROW else Coded.persons(self.columns[question.person])
-        self.persons = self._without_repeats(persons) if question.distinct else persons
-        self.count = count
-
-    def _without_repeats(self, persons: Coded) -> Coded:
-        """Persons with all but the first of their equal rows taken from them."""
-        seen: set[tuple[object, ...]] = set()
-        codes = persons.codes.copy()
-        others = [cells for name, cells in self.columns.items() if name != self.question.person]
-        for row, code in enumerate(codes.tolist()):
-            mark = (code, *(repr(cells[row]) for cells in others))
-            if mark in seen:
-                codes[row] = MISSING
-            seen.add(mark)
-        return Coded(codes, persons.digests)
-
-    @cached_property
-    def keys(self) -> tuple[tuple[str, ...], tuple[str, ...], Codes]:
-        """The keys as they are shown and as they are ranked, in order, and the code of each row."""
-        question = self.question
-        cells = self.columns[question.by or ""]
-        if not question.has_unknown_keys:
-            canonical_keys = question.canonical_keys
-            other = MISSING if question.other is None else len(canonical_keys)
-            codes = bounding.key_codes(cells, canonical_keys, other, question.normalise)
-            return question.names, tuple(map(str, question.names)), codes
-        shown = {
-            canonical(form): printable(str(form)) for form in (normalised(cell, question.normalise) for cell in cells)
-        }
-        known = sorted(name for name in shown if name is not None)
-        order: dict[str | None, int] = {name: place for place, name in enumerate(known)}
-        codes = bounding.key_codes(cells, order, MISSING, question.normalise)
-        return tuple(shown[name] for name in known), tuple(known), codes
-
-    def of_output(self, output: Output) -> tuple[Contributions, int]:
-        """What is kept for an output, and its number of cells: bins within keys."""
-        keyed, limits = self.question.has_keys(output), self.question.limits
-        names, known, cells = self.keys if keyed else (("",), ("",), np.zeros(self.count, np.int64))
-        values = np.zeros(self.count, np.int64)
-        inside = np.ones(self.count, bool)
-        bins = output.bins() if isinstance(output, BinCounts) else [""]
-        if isinstance(output, BinCounts):
-            places_, inside = self._binned(output)
-            cells = np.where(cells >= 0, cells * len(bins) + places_, MISSING)
-        elif output.grid is not None:
-            values, inside = bounding.value_steps(self.columns[output.columns[0]], output.grid)
-            values = values - (output.middle if isinstance(output, Mean) else 0)
-        marks = bounding.cell_digests([f"{name} {bin_}" for name in known for bin_ in bins])
-        groups = 1 if self.question.person == ROW else output.groups(limits, keyed)
-        persons = getattr(output, "of", ROWS) == PERSONS
-        rows = 1 if persons or self.question.person == ROW else limits.require_rows(output.name)
-        used = np.where(inside, cells, MISSING)
-        kept = bounding.kept(self.key, self.persons, used, marks, values, groups=groups, rows=rows)
-        return kept, len(names) * len(bins)
-
-    def _binned(self, output: BinCounts) -> tuple[Codes, Array]:
-        """The bin of each row, and whether it has one."""
-        codes, inside = np.zeros(self.count, np.int64), np.zeros(self.count, bool)
-        memory: dict[Cell, int] = {}
-        last = len(output.bins()) - 1
-        for row, cell in enumerate(self.columns[output.column]):
-            place = bounding.mark(cell)
-            if place not in memory:
-                memory[place] = _bin(output, cell, last)
-            codes[row], inside[row] = max(memory[place], 0), memory[place] >= 0
-        return codes, inside
-
-
-def _bin(output: BinCounts, cell: Cell, last: int) -> int:
-    """The place of a value among the bins; -1 where it counts nowhere."""
-    value = bounding.exact_value(cell, dates=output.dates)
-    if value is None or value.is_nan():
-        return MISSING
-    edges = output.ends
-    inner = sum(value >= edge for edge in edges) - 1
-    if value == edges[-1]:
-        inner -= 1
-    if output.outside == "bins":
-        return inner + 1
-    if output.outside == "clip":
-        return min(max(inner, 0), last)
-    return inner if 0 <= inner <= last else MISSING
-
-
-def released(plan: Plan, columns: Mapping[str, Sequence[Cell]], key: bytes) -> list[Number]:
+def released(plan: Plan, blocks: Iterable[Block], key: bytes) -> list[Number]:
     """Read the rows of a table and return the noisy numbers of a plan.
 
     Args:
-        columns: those of ``plan.question.columns()``, of equal length. key: 32 secret bytes.
+        blocks: of rows, with the columns ``plan.question.columns()``. key: 32 secret bytes.
     """
-    rows = Rows(plan, columns, key)
+    rows = Rows(plan, blocks, key)
     shown = _shown_keys(plan, rows, key) if plan.question.has_unknown_keys else None
     numbers = []
     for place, output in enumerate(plan.question.outputs):
@@ -232,7 +138,7 @@ def _shown_keys(plan: Plan, rows: Rows, key: bytes) -> dict[int, int]:
     """The noisy counts of persons above the threshold, by the code of their key."""
     place = plan.naming
     kept, cells = rows.of_output(plan.question.outputs[plan.parts[place].output])
-    exact = np.array(bounding.counts(kept, cells), np.int64)
+    exact = np.array(bounding.sums(kept, cells), np.int64)
     held = np.flatnonzero(exact)
     noise = plan.noise.noises[place]
     assert noise is not None  # a count
@@ -265,7 +171,9 @@ def _numbers(
 
 
 def _noisy(plan: Plan, part: int, kept: Contributions, cells: int, chosen: Sequence[int], key: bytes) -> list[int]:
-    exact = bounding.sums(kept, cells) if plan.parts[part].role == "sum" else bounding.counts(kept, cells)
+    about = plan.parts[part]
+    of_mean = about.role != "sum" and isinstance(plan.question.outputs[about.output], Mean)
+    exact = bounding.counts(kept, cells) if of_mean else bounding.sums(kept, cells)
     noise = plan.noise.noises[part]
     assert noise is not None  # quantiles are drawn elsewhere
     return [exact[cell] + draw for cell, draw in zip(chosen, noise.draw(key, part, len(chosen)), strict=True)]
@@ -325,6 +233,7 @@ def describe(
     grid = None if output.grid is None else decimal_text(step, digits)
     column = output.columns[0] if output.columns else None
     extra: dict[str, int | None] | None = None
+    ranks: float | None = None
     value: Fraction | None = None
     interval: tuple[str, str] | None = None
     error: float | None = None
@@ -332,10 +241,10 @@ def describe(
     if isinstance(output, Quantile):
         value = None if values is None else values[0] * step
         share = next(each for each in output.shares() if str(float(each)) == label[1])
-        ranks = selection(plan, output, parts[0], share).rank_error()
+        ranks = float(f"{selection(plan, output, parts[0], share).rank_error():.6g}")
         note = f"within {ranks:.4g} ranks of the best point with probability {LEVEL}"
     elif isinstance(output, Mean):
-        digits = digits + 4
+        digits = min(digits + 4, max(4, math.ceil(-math.log10(step))))
         count, total = noises
         assert count is not None  # neither is a quantile
         assert total is not None
@@ -359,7 +268,7 @@ def describe(
     key, bin_ = label
     return Number(
         output.name, output.kind, column, key, bin_, value, digits, error, width, interval, grid, about, output.weight,
-        note, extra,
+        note, extra, ranks, output.grid is not None and output.grid.is_date,
     )  # fmt: skip
 
 
@@ -371,17 +280,34 @@ def _noise(plan: Plan, part: int) -> dict[str, object]:
     return {"mech": f"discrete-{noise.family}", name: noise.spread, "sensitivity": plan.parts[part].sensitivity}
 
 
+def errors_of_mean(row: Mapping[str, object], rows: float) -> tuple[float, float]:
+    """Half-widths of 95% of a mean of so many rows: of one in the middle of its bounds, and of one at their end.
+
+    Args:
+        row: the entry of ``outputs`` of a mean.
+    """
+    of_count, of_sum = cast(Sequence[dict[str, float]], row["noise"])
+    spreads = []
+    for about in (of_count, of_sum):
+        noise = Noise(GAUSS, about["sigma"]) if "sigma" in about else Noise(LAPLACE, about["scale"])
+        spreads.append(math.sqrt(noise.variance()))
+    farthest = of_sum["sensitivity"] / of_count["sensitivity"]  # from the middle, in steps
+    unit = Z * float(str(row["grid"])) / rows
+    return unit * spreads[1], unit * math.hypot(spreads[1], farthest * spreads[0])
+
+
 def mean(
     output: Mean, count: int, total: int, of_count: Noise, of_total: Noise, digits: int, note: str
 ) -> tuple[Fraction | None, tuple[str, str] | None, str]:
     """The mean from a noisy count and a noisy sum of differences from the middle, with Fieller's interval and a note.
 
-    The interval holds all t with (S - t N)^2 <= 1.96^2 (s_S^2 + t^2 s_N^2), cut to the bounds (Fieller 1954).
+    The interval is from the least to the largest t with (S - t N)^2 <= 1.96^2 (s_S^2 + t^2 s_N^2) within the bounds
+    (Fieller 1954). Where N is small these t are the outside of an interval, or all numbers.
     """
     bounds, step = output.bounds, output.bounds.step
     low, high = bounds.least * step, bounds.most * step
-    deviation = math.sqrt(of_count.variance())
-    if count + 2 * deviation < 1:
+    ends = low, high
+    if count + 2 * math.sqrt(of_count.variance()) < 1:
         return None, (decimal_text(low, digits), decimal_text(high, digits)), NO_COUNT
     value = min(max(output.middle * step + Fraction(total, max(count, 1)) * step, low), high)
     a = count**2 - Z**2 * of_count.variance()
@@ -390,11 +316,14 @@ def mean(
         + float(total) ** 2 * of_count.variance()
         - Z**2 * (of_count.variance() * of_total.variance())
     )
-    if a <= 0 or count <= 0 or inside < 0:
-        return value, (decimal_text(low, digits), decimal_text(high, digits)), note or SMALL
-    root = Z * math.sqrt(inside)
-    ends = [
-        min(max(output.middle * step + Fraction((total * count + sign * root) / a) * step, low), high)
-        for sign in (-1, 1)
-    ]
+    if a != 0 and inside >= 0:
+        root = Z * math.sqrt(inside)
+        first, second = sorted((output.middle + Fraction((total * count + sign * root) / a)) * step for sign in (-1, 1))
+        if a > 0:
+            ends = min(max(first, low), high), min(max(second, low), high)
+        else:
+            pieces = [(low, min(first, high)), (max(second, low), high)]
+            some = [piece for piece in pieces if piece[0] <= piece[1]] or [ends]
+            ends = some[0][0], some[-1][1]
+    note = note or SMALL * (ends == (low, high))
     return value, (decimal_text(ends[0], digits), decimal_text(ends[1], digits)), note

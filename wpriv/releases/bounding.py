@@ -12,16 +12,20 @@ from __future__ import annotations
 import datetime
 import hashlib
 import unicodedata
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from functools import cached_property
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.errors import UsageError
+from wpriv.files import columns
+from wpriv.files.columns import Cells
 from wpriv.numerics.numbers import shown
 from wpriv.randomness import Words, permuted
 
@@ -34,6 +38,8 @@ MOST_DIGITS = 60  # of a bound or of a grid, on either side of the point
 NORMALISE = ("nfc", "strip", "casefold")
 EPOCH = datetime.date(1970, 1, 1).toordinal()
 LIMB = 31
+LONG_KEY = 10_000  # bits of a whole number, of which Python writes no decimal text from 4300 digits on
+PART = 2**18  # rows that are ranked at once
 
 
 @dataclass(frozen=True)
@@ -173,8 +179,14 @@ def canonical(cell: Cell) -> str | None:
     if isinstance(cell, int):
         return f"int {cell:x}"  # in hexadecimal, which has no limit of digits
     if isinstance(cell, datetime.date) and cell == cell:
-        return f"date {cell.isoformat()}"
+        return f"date {cell.year:04}-{cell.month:02}-{cell.day:02}"  # of a timestamp its day
     return f"uuid {cell}" if type(cell).__name__ == "UUID" else None
+
+
+def order(name: str) -> tuple[str, int, str]:
+    """What canonical texts are sorted by: their kind, and whole numbers by size."""
+    kind, _, text = name.partition(" ")
+    return kind, int(text, 16) if kind == "int" else 0, text
 
 
 def normalised(cell: Cell, forms: Sequence[str]) -> Cell:
@@ -189,6 +201,12 @@ def normalised(cell: Cell, forms: Sequence[str]) -> Cell:
     return text.casefold() if "casefold" in forms else text
 
 
+def printable(key: Cell) -> str:
+    """A key as text, in which bytes that are no text are escapes; in hexadecimal where it is too long for Python."""
+    text = hex(key) if isinstance(key, int) and key.bit_length() > LONG_KEY else str(key)
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def _digest(value: str) -> int:
     raw = value.encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(raw, digest_size=8, key=b"wpriv.release").digest(), "little")
@@ -198,86 +216,165 @@ def _digest(value: str) -> int:
 class Coded:
     """A column as numbers: [n] codes, -1 for missing values, and the 64-bit digest of the value of each code."""
 
-    codes: Codes
+    codes: NDArray[np.int32]
     digests: Words
-
-    @classmethod
-    def persons(cls, cells: Sequence[Cell]) -> Coded:
-        """Persons, coded by first appearance, which plays no part in ranks."""
-        known: dict[str, int] = {}
-        codes = np.empty(len(cells), np.int64)
-        for row, cell in enumerate(cells):
-            value = canonical(cell)
-            codes[row] = MISSING if value is None else known.setdefault(value, len(known))
-        return cls(codes, np.array([_digest(value) for value in known], np.uint64))
 
     @classmethod
     def rows(cls, count: int) -> Coded:
         """Every row is a person."""
-        return cls(np.arange(count), np.zeros(count, np.uint64))
+        return cls(np.arange(count, dtype=np.int32), np.zeros(count, np.uint64))
 
 
-def key_codes(cells: Sequence[Cell], keys: Mapping[str | None, int], other: int, forms: Sequence[str]) -> Codes:
-    """The codes of declared keys, by canonical text; ``other`` of all that are not declared, missing ones excepted."""
-    codes = np.empty(len(cells), np.int64)
-    memory: dict[str | None, int] = {}
-    for row, cell in enumerate(cells):
-        value = canonical(normalised(cell, forms))
-        if value not in memory:
-            memory[value] = keys.get(value, MISSING if value is None else other)
-        codes[row] = memory[value]
-    return codes
+class Persons:
+    """The persons of a table, numbered by first appearance, which plays no part in ranks."""
+
+    def __init__(self) -> None:
+        self._known: dict[object, int] = {}
+        self._digests = array("Q")
+        self._codes: list[NDArray[np.int32]] = []
+
+    def add(self, cells: Cells) -> None:
+        """Take the persons of further rows."""
+        values, codes = cells.coded()
+        plain = set(map(type, values)) <= {str, int}  # true and 1.0 would be found as 1
+        known = map(self._known.get, values) if plain else repeat(None, len(values))
+        places = [self._new(value) if place is None else place for value, place in zip(values, known, strict=True)]
+        self._codes.append(np.array([*places, MISSING], np.int32)[codes])
+
+    def _new(self, value: Cell) -> int:
+        name = canonical(value)
+        if name is None or isinstance(value, datetime.date):
+            return MISSING
+        value = value.item() if isinstance(value, np.generic) else value
+        mark: object = (name,)
+        if isinstance(value, str):
+            mark = str(value)
+        elif isinstance(value, int) and not isinstance(value, bool):
+            mark = int(value)
+        place = self._known.setdefault(mark, len(self._digests))
+        if place == len(self._digests):
+            self._digests.append(_digest(name))
+        return place
+
+    def coded(self) -> Coded:
+        """All rows that were added."""
+        codes = np.concatenate(self._codes) if self._codes else np.zeros(0, np.int32)
+        return Coded(codes, np.array(self._digests, np.uint64))
 
 
 @dataclass(frozen=True)
 class Contributions:
-    """What is kept of all persons: [n] the cell of each row, and its integer value."""
+    """What is kept of all persons: [n] the cell of each row, and its integer value.
+
+    Where rows are counted, an entry may stand for several rows of a person, whose number is its value.
+    """
 
     cells: Codes
     values: Codes
 
 
 def kept(
-    key: bytes, persons: Coded, cells: Codes, digests: Words, values: Codes, *, groups: int, rows: int
+    key: bytes, persons: Coded, cells: Codes, digests: Words, values: Codes | None, *, groups: int, rows: int
 ) -> Contributions:
     """Keep at most ``groups`` cells of each person, and ``rows`` rows in each; see the head of this file.
 
     Args:
         key: 32 bytes, which may be known.
         cells: [n] code of the cell of each row, -1 for rows that count nowhere. digests: one of each cell.
-        values: [n] integers, or zeros where rows are counted.
+        values: [n] integers; None where rows are counted.
     """
-    used = (persons.codes >= 0) & (cells >= 0)
-    person, cell, value = persons.codes[used], cells[used], values[used]
-    if not person.size:
-        return Contributions(cell, value)
-    pairs, pair = np.unique(person * len(digests) + cell, return_inverse=True)
-    of_person, of_cell = pairs // len(digests), pairs % len(digests)
-    blocks = np.stack([persons.digests[of_person], digests[of_cell]], axis=1)
-    ranks = permuted(key, blocks)
-    chosen = _first(of_person, (of_cell, ranks[:, 1], ranks[:, 0]), groups)
-    inside = chosen[pair]
-    pair, cell, value = pair[inside], cell[inside], value[inside]
-    if rows >= np.bincount(pair).max(initial=0):
-        return Contributions(cell, value)
-    # a row is ranked by person, cell, value and its number among equal values: chained blocks of one length
-    ordered = np.lexsort((value, pair))
-    changes = np.ones(len(pair), bool)
-    changes[1:] = (np.diff(pair[ordered]) != 0) | (np.diff(value[ordered]) != 0)
-    starts = np.flatnonzero(changes)
-    occurrence = np.empty(len(pair), np.uint64)
-    occurrence[ordered] = (np.arange(len(pair)) - starts[np.cumsum(changes) - 1]).astype(np.uint64)
-    ranks = permuted(key, ranks[pair] ^ np.stack([value.astype(np.uint64), occurrence], axis=1))
-    left = _first(pair, (occurrence, value, ranks[:, 1], ranks[:, 0]), rows)
-    return Contributions(cell[left], value[left])
+    used = np.flatnonzero((persons.codes >= 0) & (cells >= 0))
+    pair = persons.codes[used].astype(np.uint64)
+    pair *= np.uint64(max(len(digests), 1))
+    pair += cells[used].astype(np.uint64)
+    pair, order = columns.sorted_with_order(pair)
+    starts = np.flatnonzero(_is_new(pair))
+    sizes = np.diff(starts, append=len(pair))
+    of_person, of_cell = (each.astype(np.int64) for each in np.divmod(pair[starts], np.uint64(max(len(digests), 1))))
+    del pair
+    ranked = _Ranked(key, persons.digests, digests, of_person, of_cell)
+    chosen = ranked.first(groups)
+    if values is None:
+        return Contributions(of_cell[chosen], np.minimum(sizes[chosen], rows))
+    large = chosen & (sizes > rows)
+    whole = np.repeat(chosen & ~large, sizes)
+    value = values[used[order]]
+    cell = np.repeat(of_cell, sizes)
+    some = [Contributions(cell[whole], value[whole])]
+    if large.any():
+        owner = np.repeat(np.arange(len(sizes)), sizes)[np.repeat(large, sizes)]
+        value = value[np.repeat(large, sizes)]
+        for part in _parts(owner):
+            left = ranked.first_rows(owner[part], value[part], rows)
+            some.append(Contributions(of_cell[owner[part][left]], value[part][left]))
+    return Contributions(
+        *(np.concatenate(each) for each in zip(*((one.cells, one.values) for one in some), strict=True))
+    )
 
 
-def _first(owner: Codes, ranks: tuple[NDArray[np.integer], ...], count: int) -> NDArray[np.bool_]:
-    """Which entries are among the ``count`` first of their owner by rank, the last of ``ranks`` counting most."""
-    ordered = np.lexsort((*ranks, owner))
-    sorted_owner = owner[ordered]
-    starts = np.flatnonzero(np.concatenate([[True], sorted_owner[1:] != sorted_owner[:-1]]))
-    position = np.arange(len(owner)) - np.repeat(starts, np.diff([*starts, len(owner)]))
+@dataclass(frozen=True, eq=False)
+class _Ranked:
+    """Pairs of a person and a cell, in order, which a keyed permutation ranks."""
+
+    key: bytes
+    of_persons: Words
+    of_cells: Words
+    person: Codes
+    cell: Codes
+
+    def ranks(self, pairs: Codes | slice) -> Words:
+        """[n, 2] the ranks of some pairs."""
+        words = np.stack([self.of_persons[self.person[pairs]], self.of_cells[self.cell[pairs]]], axis=1)
+        return permuted(self.key, words)
+
+    def first(self, groups: int) -> NDArray[np.bool_]:
+        """Which pairs are among the ``groups`` first of their person."""
+        chosen = np.ones(len(self.person), bool)
+        starts = np.flatnonzero(_is_new(self.person))
+        sizes = np.diff(starts, append=len(self.person))
+        many = np.flatnonzero(np.repeat(sizes > groups, sizes))
+        for part in _parts(self.person[many]):
+            pairs = many[part]
+            chosen[pairs] = _first(self.person[pairs], self.ranks(pairs), (self.cell[pairs],), groups)
+        return chosen
+
+    def first_rows(self, owner: Codes, value: Codes, rows: int) -> NDArray[np.bool_]:
+        """Which rows are among the first of their pair ``owner``, by person, cell, value, and number among equals."""
+        ordered = np.lexsort((value, owner))
+        starts = np.flatnonzero(_is_new(owner[ordered]) | _is_new(value[ordered]))
+        occurrence = np.empty(len(owner), np.int64)
+        occurrence[ordered] = np.arange(len(owner)) - np.repeat(starts, np.diff(starts, append=len(owner)))
+        # chained blocks of one length
+        more = np.stack([value, occurrence], axis=1).astype(np.uint64)
+        return _first(owner, permuted(self.key, self.ranks(owner) ^ more), (occurrence, value), rows)
+
+
+def _parts(owner: Codes) -> Iterator[slice]:
+    """Stretches of an ordered array of owners, none of whom is in two of them."""
+    start = 0
+    while start < len(owner):
+        stop = min(start + PART, len(owner))
+        stop = int(np.searchsorted(owner, owner[stop - 1], side="right"))
+        yield slice(start, stop)
+        start = stop
+
+
+def _is_new(ordered: NDArray[np.generic]) -> NDArray[np.bool_]:
+    """Which entries differ from the one before."""
+    return np.concatenate([np.ones(min(len(ordered), 1), bool), ordered[1:] != ordered[:-1]])
+
+
+def _first(owner: Codes, ranks: Words, ties: tuple[Codes, ...], count: int) -> NDArray[np.bool_]:
+    """Which entries are among the ``count`` first of their owner by rank; owners are in order."""
+    starts = _is_new(owner)
+    number = np.cumsum(starts).astype(np.uint64)
+    bits = int(number[-1]).bit_length()
+    packed = number << np.uint64(64 - bits) | ranks[:, 0] >> np.uint64(bits)
+    ordered = np.argsort(packed)
+    if not _is_new(packed[ordered]).all():  # two ranks begin alike
+        ordered = np.lexsort((*ties, ranks[:, 1], ranks[:, 0], owner))
+    begins = np.flatnonzero(starts)
+    position = np.arange(len(owner)) - np.repeat(begins, np.diff(begins, append=len(owner)))
     chosen = np.zeros(len(owner), bool)
     chosen[ordered] = position < count
     return chosen
@@ -292,32 +389,10 @@ def sums(kept_: Contributions, cells: int) -> list[int]:
 
 
 def counts(kept_: Contributions, cells: int) -> list[int]:
-    """The number of kept rows of each cell."""
+    """The number of entries of each cell."""
     return [int(count) for count in np.bincount(kept_.cells, minlength=cells)]
 
 
 def cell_digests(names: Sequence[str]) -> Words:
     """The 64-bit digests of the names of cells."""
     return np.array([_digest(name) for name in names], np.uint64)
-
-
-def mark(cell: Cell) -> Cell:
-    """What equal cells have in common, for a dictionary; None of a cell that is no value of any kind."""
-    if isinstance(cell, np.generic):
-        cell = cell.item()
-    known = isinstance(cell, (str, int, float, Decimal, datetime.date))
-    return (type(cell), cell) if known else None
-
-
-def value_steps(cells: Sequence[Cell], grid: Grid) -> tuple[Codes, NDArray[np.bool_]]:
-    """[n] steps of a column, 0 where there is no value, and whether there is one; equal text is read once."""
-    steps, present = np.zeros(len(cells), np.int64), np.zeros(len(cells), bool)
-    memory: dict[Cell, int | None] = {}
-    for row, cell in enumerate(cells):
-        place = mark(cell)
-        if place not in memory:
-            memory[place] = grid.steps(cell)
-        value = memory[place]
-        if value is not None:
-            steps[row], present[row] = value, True
-    return steps, present

@@ -6,9 +6,10 @@ count and a sum of differences from a fixed middle. docs/guides/release.md says 
 
 from __future__ import annotations
 
+import datetime
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -16,13 +17,22 @@ from typing import ClassVar
 
 from wpriv.errors import UnknownName, UsageError
 from wpriv.numerics.numbers import positive_number, shown
-from wpriv.releases.bounding import Grid, bound, exact_decimal
+from wpriv.releases.bounding import EPOCH, Grid, bound, exact_decimal
 
 PERSONS, ROWS = "persons", "rows"
 DEFAULT_STEPS = 2**20
 LEAST_WHOLE = 10  # whole bounds of a column of no declared type, from which on it is taken to have whole numbers
 OUTSIDE = ("drop", "clip", "bins")
 MOST_CELLS = 10_000_000
+
+
+def bound_text(value: Fraction, dates: bool = False) -> str:
+    """A bound, an edge or a grid as a recipe has it: an exact decimal, or a date.
+
+    >>> bound_text(Fraction(1, 8)), bound_text(Fraction(20454), dates=True)
+    ('0.125', '2026-01-01')
+    """
+    return datetime.date.fromordinal(int(value) + EPOCH).isoformat() if dates else f"{exact_decimal(value):f}"
 
 
 @dataclass(frozen=True)
@@ -32,7 +42,7 @@ class Part:
     Args:
         output: the place of the output. role: count, persons, sum or quantile. sensitivity: the largest change of a
             cell by one person, in grid steps. copies: cells that one person changes. weight: its share.
-        at: of quantiles.
+        at: of quantiles. error: the standard error asked for, in grid steps; None where its noise follows from eps.
     """
 
     output: int
@@ -41,6 +51,7 @@ class Part:
     copies: int
     weight: float
     at: tuple[Fraction, ...] = ()
+    error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -74,14 +85,27 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """What all outputs have: ``weight``, their share of the noise, and ``overall``, whether ``by`` is ignored."""
+    """What all outputs have.
+
+    Args:
+        weight: its share of the budget, relative to the others. overall: whether ``by`` is ignored.
+        se: instead of eps: the standard error of its noise, in the unit of its values.
+    """
 
     weight: float = 1.0
     overall: bool = False
+    se: float | None = None
     kind: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weight", float(positive_number(self.weight, "`weight`")))
+        if self.se is not None:
+            object.__setattr__(self, "se", float(positive_number(self.se, "`se`")))
+
+    @property
+    def type(self) -> str | None:
+        """What its column is declared to hold: integer, number or date; None where that is the table's to say."""
+        return None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -109,9 +133,25 @@ class Output:
         """The noisy integers of a cell."""
         raise NotImplementedError
 
+    def planned(self, place: int, limits: Limits, by: bool) -> list[Part]:
+        """The noisy integers of a cell, with the standard error that is asked for."""
+        parts = self.parts(place, limits, by)
+        if self.se is None:
+            return parts
+        if self.kind in ("mean", "quantile"):
+            raise UsageError(f"`se` is of counts, sums and histograms: the error of a {self.kind} depends on the data")
+        step = Fraction(1) if self.grid is None else self.grid.step
+        return [replace(part, error=float(Fraction(repr(self.se)) / step)) for part in parts]
+
     def describe(self) -> dict[str, object]:
-        """Return it as the list ``outputs`` of a recipe has it."""
-        return {self.kind: self.name}
+        """Return it as the list ``outputs`` of a recipe has it; equal outputs have the same one."""
+        about: dict[str, object] = {"weight": self.weight} if self.weight != 1 else {}
+        about |= {"se": self.se} if self.se is not None else {}
+        return self.words() | about | ({"overall": True} if self.overall else {})
+
+    def words(self) -> dict[str, object]:
+        """The keys of its kind."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -138,7 +178,7 @@ class Count(Output):
         most = 1 if self.of == PERSONS else limits.require_rows("a count of rows")
         return [Part(place, self.of, most, self.groups(limits, by), self.weight)]
 
-    def describe(self) -> dict[str, object]:
+    def words(self) -> dict[str, object]:
         return {"count": self.of}
 
 
@@ -203,8 +243,14 @@ class Column(Output):
     def _rows(self, limits: Limits) -> int:
         return limits.require_rows(f"{self.kind} of {self.column}")
 
-    def describe(self) -> dict[str, object]:
-        return {self.kind: self.column, "bounds": [str(self.lo), str(self.hi)], "grid": str(self.bounds.step)}
+    @property
+    def type(self) -> str | None:
+        return "date" if self.dates else None if self.whole is None else "integer" if self.whole else "number"
+
+    def words(self) -> dict[str, object]:
+        ends = [bound_text(end, self.dates) for end in (self.bounds.lo, self.bounds.hi)]
+        grid = {} if self.step is None else {"grid": bound_text(self.bounds.step)}
+        return {self.kind: self.column, "bounds": ends, **grid}
 
 
 @dataclass(frozen=True)
@@ -212,6 +258,11 @@ class Sum(Column):
     """The sum of a column; see ``Column``."""
 
     kind: ClassVar[str] = "sum"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dates:
+            raise UsageError(f"{self.column} has dates, which have no sum; ask for its mean or its quantiles")
 
     def parts(self, place: int, limits: Limits, by: bool) -> list[Part]:
         most = max(abs(self.bounds.least), abs(self.bounds.most))
@@ -254,24 +305,23 @@ class Quantile(Column):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        shares = [bound(share, "a quantile") for share in self.at]
+        shares = self.shares()
         if not shares or len(set(shares)) < len(shares) or not all(0 < share < 1 for share in shares):
             raise UsageError(f"quantiles are different shares between 0 and 1, as in .5,.9; found {shown(self.at)}")
-        object.__setattr__(self, "at", tuple(shares))
 
     def bins(self) -> list[str]:
         return [str(float(share)) for share in self.shares()]
 
     def shares(self) -> list[Fraction]:
         """The shares, exact and in order."""
-        return [share for share in self.at if isinstance(share, Fraction)]
+        return [bound(share, "a quantile") for share in self.at]
 
     def parts(self, place: int, limits: Limits, by: bool) -> list[Part]:
         shares, rows = tuple(self.shares()), self._rows(limits)
         return [Part(place, "quantile", rows, self.groups(limits, by), self.weight, shares)]
 
-    def describe(self) -> dict[str, object]:
-        return {**super().describe(), "at": [str(float(share)) for share in self.shares()]}
+    def words(self) -> dict[str, object]:
+        return {**super().words(), "at": self.bins()}
 
 
 @dataclass(frozen=True)
@@ -321,7 +371,7 @@ class BinCounts(Output):
         return f"histogram {self.column}"
 
     def bins(self) -> list[str]:
-        edges = [str(edge) for edge in self.edges]
+        edges = [bound_text(edge, self.dates) for edge in self.limits]
         inner = [f"[{low},{high})" for low, high in itertools.pairwise(edges)]
         inner[-1] = inner[-1][:-1] + "]"
         return [f"below {edges[0]}", *inner, f"above {edges[-1]}"] if self.outside == "bins" else inner
@@ -333,6 +383,10 @@ class BinCounts(Output):
         most = 1 if self.of == PERSONS else limits.require_rows("a histogram of rows")
         return [Part(place, self.of, most, self.groups(limits, by), self.weight)]
 
-    def describe(self) -> dict[str, object]:
-        edges = [str(edge) for edge in self.edges]
+    @property
+    def type(self) -> str | None:
+        return "date" if self.dates else None
+
+    def words(self) -> dict[str, object]:
+        edges = [bound_text(edge, self.dates) for edge in self.limits]
         return {"histogram": self.column, "edges": edges, "of": self.of, "outside": self.outside}

@@ -1,9 +1,11 @@
 """Quantiles of integers, drawn exactly: points of a grid, the likelier the nearer their ranks are to what is asked for.
 
-For the share a/b the distance of a point y is k(y) = abs((b - a) #{x < y} - a #{x > y}). One person of at most M rows
-changes all k by at most Delta = M max(a, b - a), and so does k capped at K. A point has weight
-W(k) = round(2^200 e^(-eps k / (2 Delta))), eps slightly below eps0; K is where the exponential reaches 2^-140, so that
-rounding changes the logarithm of a weight by less than 2^-60: the privacy loss lies in an interval of length eps0.
+For the share a/b the distance of a point y is k(y) = abs((b - a) #{x < y} - a #{x > y}), and k* is the least one. One
+person of at most M rows changes all k, and k*, by at most Delta = M max(a, b - a), and so min(k(y), k* + K). A point
+has weight W = round(2^200 e^(-eps min(k(y) - k*, K) / (2 Delta))), eps slightly below eps0; K is where the exponential
+reaches 2^-140, so that rounding changes the logarithm of a weight by less than 2^-60. All weights share the factor that
+k* makes: the privacy loss lies in an interval of length eps0. Where many rows are equal k* is large, and with a cap of
+k itself all points would be alike.
 """
 
 from __future__ import annotations
@@ -56,18 +58,19 @@ class Selection:
         if start <= self.most:
             yield start, self.most - start + 1, abs((b - a) * below - a * (total - below))
 
-    def weight(self, distance: int) -> int:
-        """The weight of a point at a distance."""
-        return _weight(Fraction(self.eps0) - MARGIN, 2 * self.sensitivity, distance)
+    def weights(self, distances: Sequence[int]) -> list[int]:
+        """The weights of points at some distances, of which the least is that of the best point."""
+        best = min(distances)
+        return [_weight(Fraction(self.eps0) - MARGIN, 2 * self.sensitivity, each - best) for each in distances]
 
     def draw(self, values: Sequence[int], key: bytes, part: int) -> int:
         """Return the point that a part of a key's stream chooses."""
         stretches = list(self.segments(values))
-        sums = list(accumulate(width * self.weight(distance) for _, width, distance in stretches))
+        weights = self.weights([distance for _, _, distance in stretches])
+        sums = list(accumulate(width * weight for (_, width, _), weight in zip(stretches, weights, strict=True)))
         u = Bits(Keystream(key, (part << 64) + REFINEMENTS)).below(sums[-1])
         place = bisect_right(sums, u)
-        first, _, distance = stretches[place]
-        return first + (u - (sums[place - 1] if place else 0)) // self.weight(distance)
+        return stretches[place][0] + (u - (sums[place - 1] if place else 0)) // weights[place]
 
     def rank_error(self, level: float = LEVEL) -> float:
         """The distance, over b, within which the drawn point is of the best one with a probability of ``level``."""
@@ -76,8 +79,8 @@ class Selection:
 
 
 @lru_cache(maxsize=2**18)
-def _weight(eps: Fraction, scale: int, distance: int) -> int:
+def _weight(eps: Fraction, scale: int, excess: int) -> int:
     cap = math.ceil(CAP * math.log(2) * scale / eps)
-    exponent = eps * min(distance, cap) / scale
+    exponent = eps * min(excess, cap) / scale
     quotient = _CONTEXT.divide(Decimal(exponent.numerator), Decimal(exponent.denominator))
     return round(_CONTEXT.multiply(_CONTEXT.exp(-quotient), Decimal(1 << PRECISION)))

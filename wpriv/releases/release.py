@@ -7,7 +7,7 @@ disk before a row is read; what a row holds changes no message and no exit code 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wpriv import randomness
@@ -15,16 +15,13 @@ from wpriv.core.guarantee import Guarantee
 from wpriv.core.process import Process, Step
 from wpriv.errors import UsageError
 from wpriv.files.shown import Shown
-from wpriv.numerics.numbers import number, whole
-from wpriv.releases import aggregate, release_folder
+from wpriv.numerics.numbers import number, positive_number, short, text
+from wpriv.releases import aggregate, declaration, release_folder, tables
 from wpriv.releases import plan as planning
 from wpriv.releases.bounding import Cell
-from wpriv.releases.noise_plan import Budget
-from wpriv.releases.outputs import Limits, Output
-from wpriv.releases.plan import Question
+from wpriv.releases.outputs import Output
 from wpriv.releases.release_folder import Json, Payment
-from wpriv.releases.sampling import GAUSS, LAPLACE
-from wpriv.releases.tables import table
+from wpriv.releases.tables import Query
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,6 +80,36 @@ class Released(Shown):
     def sentence(self) -> str:
         return planning.headline(self.guarantee, str(self.answer["unit"]))
 
+    def in_all(self) -> list[tuple[str, str]]:
+        """The guarantee of the ledger with this release, where it had lines before."""
+        stated = self.answer["total"]
+        if not isinstance(stated, dict):
+            return []
+        delta = short(stated["delta"]) if stated["delta"] > 0 else "0"
+        return [
+            ("in all", f"eps = {text(stated['epsilon'], up=True)} at delta {delta}, with what the ledger held before")
+        ]
+
+    def expected(self, size: float) -> list[tuple[str, str]]:
+        """The noise of each output where a count or sum is about ``size``, or so many rows have a mean or quantile."""
+        known: dict[str, str] = {}
+        for row in self.rows:
+            name = " ".join(filter(None, (str(row["name"]), str(row.get("bin") or "") if "ranks" in row else "")))
+            if "ranks" in row:
+                ranks = row["ranks"]
+                assert isinstance(ranks, float)
+                known[f"{name} of {size:g} rows"] = f"within {ranks / size:.2%} of the rows"
+            elif isinstance(row["noise"], list):
+                low, high = aggregate.errors_of_mean(row, size)
+                known[f"{name} of {size:g} rows"] = (
+                    f"+- {low:.4g} (95%) at the middle of the bounds, {high:.4g} at an end"
+                )
+            else:
+                known.setdefault(
+                    f"{name} of {size:g}", f"{float(str(row['standard_error'])) / size:.2%} standard error"
+                )
+        return list(known.items())
+
     def facts(self) -> list[tuple[str, str]]:
         """The numbers."""
         return [(" ".join(filter(None, _label(row))), _shown(row)) for row in self.rows]
@@ -114,8 +141,9 @@ def release(
     *,
     person: str,
     outputs: Sequence[Output],
-    eps: float,
+    eps: float | None = None,
     delta: float | None = None,
+    se: float | None = None,
     by: str | None = None,
     keys: Sequence[Cell] | str | None = None,
     other: str | None = None,
@@ -127,6 +155,7 @@ def release(
     null: Sequence[str] = (),
     distinct: bool = False,
     nonnegative: bool = False,
+    records: int | None = None,
     total: bool = False,
     max_eps: float | None = None,
     ledger: str | Path | None = None,
@@ -134,6 +163,10 @@ def release(
     fresh: bool = False,
     dry_run: bool = False,
     seed: int | None = None,
+    table: str = "",
+    where: str = "",
+    query: str = "",
+    public: Sequence[str] = (),
 ) -> Released:
     """Release counts, sums, means, histograms or quantiles of a table with noise: (eps, delta)-DP for each person.
 
@@ -141,57 +174,56 @@ def release(
     may be text such as ``1e-6``. docs/guides/release.md explains how to choose limits and bounds.
 
     Args:
-        data: the path of a CSV file, or of several; a data frame, or a mapping from names to columns.
+        data: the path of a file of CSV or Parquet, or of several; the URL of a database; a data frame, a table of
+            Arrow, or a mapping from names to columns; or an iterator of these.
         person: the column that names the person of a row; ``row`` makes each row a person.
         outputs: such as ``[Count(), Mean("days", 0, 60)]``.
-        eps, delta: of the whole release; at delta 0 the noise is Laplace.
+        eps, delta: of the whole release; at delta 0 the noise is Laplace. se: instead of eps, the standard error of
+            every output that has none of its own.
         by: the column of keys, for each of which there is a number. keys: those to report; or ``unknown``: those with
             more persons than a threshold, for a share ``key_delta`` of delta. other: a key for the rows of all others.
         normalise: nfc, strip, casefold, of keys. null: text that stands for a missing cell.
         max_groups: keys that one person may count in. max_rows: rows of one person that count in a key.
         noise: gauss (default) or laplace.
         distinct: drop equal rows of a person. nonnegative: show counts below 0 as 0.
+        records: about how many persons there are, as is publicly known, for warnings about delta.
         total: eps and delta are those of the ledger after this release. max_eps: refuse where its eps is then larger.
         ledger: a file that pays for the release before any row is read, else ``ledger.jsonl`` in ``out``; or the URL of
             a ledger.
         out: a folder for numbers, statement, recipe and ledger. The same release there is shown again and spends
             nothing. fresh: draw and spend anew.
         dry_run: read no row. seed: of repeatable noise, for tests.
+        table, where: of a database, the table and a condition on its rows. query: instead, one SELECT, of which every
+            row depends on rows of its own person, and on the tables that ``public`` names.
     Raises:
         UsageError: an argument is wrong, a limit is missing, or ``out`` holds another release. Unsupported: no noise
             meets the target. CheckFailed: the ledger would exceed ``max_eps``.
     """
-    family = noise or (LAPLACE if delta is not None and number(delta, "`delta`") == 0 else GAUSS)
-    if delta is None:
-        raise UsageError("give `delta`, well below 1 / persons, such as 1e-6; or 0, for Laplace noise (pure DP)")
-    folder = None if out is None else Path(out)
-    payment = Payment.of(ledger, folder)
-    spends = number(eps, "`eps`"), number(delta, "`delta`"), family, number(key_delta, "`key_delta`")
-    groups, rows = (
-        None if each is None else whole(each, f"`{name}`")
-        for name, each in (("max_groups", max_groups), ("max_rows", max_rows))
-    )
-    question = Question(
-        person=person, outputs=planning.outputs_of(outputs), limits=Limits(groups, rows),
-        budget=Budget(*spends, before=payment.before() if total else None), by=by,
-        keys=keys if keys is None or isinstance(keys, str) else tuple(keys), other=other, normalise=tuple(normalise),
-        null=tuple(null), distinct=distinct, nonnegative=nonnegative,
-        seed=None if seed is None else whole(seed, "`seed`"),
+    question = planning.asked(
+        person=person, outputs=outputs, eps=eps, delta=delta, se=se, by=by, keys=keys, other=other,
+        normalise=normalise, max_groups=max_groups, max_rows=max_rows, noise=noise, key_delta=key_delta, null=null,
+        distinct=distinct, nonnegative=nonnegative, records=records, seed=seed,
     )  # fmt: skip
-    source = table(data)
-    question = planning.checked(question, source)
-    recipe = planning.recipe(question, source.name)
+    folder = None if out is None else Path(out)
+    read = Query(table, where, query, tuple(public))
+    recipe = question.describe(declaration.described_data(data, read))
     if folder is not None and not dry_run:
         stored = release_folder.stored(folder, recipe)
         if stored is not None and not fresh:
             return Released(stored, stored=str(stored["released"]))
+    source = tables.table(data, person, read)
+    question = planning.checked(question, source)
+    payment = Payment.of(
+        ledger, folder, None if max_eps is None else positive_number(number(max_eps, "`max_eps`"), "`max_eps`")
+    )
+    if total:
+        question = replace(question, budget=replace(question.budget, before=payment.before()))
     plan = planning.plan(question, source.name)
     if dry_run:
-        return Released(release_folder.answer(plan, aggregate.described_empty(plan), None))
+        return Released(release_folder.answer(plan, aggregate.described_empty(plan), payment.forecast(plan)))
     key = randomness.key("release", question.seed)
-    limit = None if max_eps is None else number(max_eps, "`max_eps`")
-    with payment.spent(plan.noise.guarantee, limit, key) as position:
-        numbers = aggregate.released(plan, source.read(question.columns()), key)
-        answer = release_folder.answer(plan, numbers, position)
-        files = () if folder is None else release_folder.write(folder, recipe, answer)
+    with payment.spent(plan, key) as receipt:
+        numbers = aggregate.released(plan, source.blocks(question.columns()), key)
+        answer = release_folder.answer(plan, numbers, receipt)
+        files = () if folder is None else release_folder.write(folder, recipe, answer, source)
     return Released(answer, files=files)

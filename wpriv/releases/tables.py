@@ -1,23 +1,24 @@
-"""The tables of releases: CSV files and data frames, of which first the columns are known, and later the rows are read.
+"""The tables of releases: files, databases and data frames, whose columns are known first, and rows are read later.
 
 No message says anything about a row: not a cell, not a place, not a count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
-from wpriv.errors import MissingResource, UnknownName, UsageError, of_file
-from wpriv.files import csv_tables
+import numpy as np
+
+from wpriv.errors import MissingResource, UnknownName, UsageError, of_file, require
+from wpriv.files import csv_columns, csv_tables
+from wpriv.files.columns import BOOLEAN, DATE, INTEGER, NUMBER, TEXT, TYPES, Block, Cells, coded
 from wpriv.files.csv_tables import CsvError
 
-TEXT, INTEGER, NUMBER, DATE = "text", "integer", "number", "date"
-TYPES = (TEXT, INTEGER, NUMBER, DATE)
-T = TypeVar("T")
-Columns = dict[str, Sequence[object]]
+ROWS = 2**20  # of a block
 
 
 class Table(Protocol):
@@ -32,8 +33,8 @@ class Table(Protocol):
     @property
     def types(self) -> Mapping[str, str]: ...
 
-    def read(self, columns: Sequence[str]) -> Columns:
-        """Read some columns."""
+    def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
+        """Read some columns, a block of rows after the other."""
         ...
 
 
@@ -56,20 +57,25 @@ class CsvFiles:
         Raises:
             UsageError: no CSV, or files of different columns. MissingResource: a file cannot be read.
         """
-        headers = [_of_csv(path, csv_tables.names_of) for path in paths]
+        headers = []
+        for path in paths:
+            with _reading(path):
+                headers.append(csv_tables.names_of(path))
         for path, header in zip(paths, headers, strict=True):
             if header != headers[0]:
                 raise UsageError(f"{path} has other columns than {paths[0]}; several files are one table")
         return cls(tuple(paths), tuple(headers[0]), dict.fromkeys(headers[0], TEXT))
 
-    def read(self, columns: Sequence[str]) -> Columns:
-        tables = [_of_csv(path, lambda path: csv_tables.text_columns(path, columns)) for path in self.paths]
-        return {name: [cell for table in tables for cell in table[name]] for name in columns}
+    def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
+        for path in self.paths:
+            with _reading(path):
+                yield from csv_columns.blocks(path, columns)
 
 
-def _of_csv(path: Path, read: Callable[[Path], T]) -> T:
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
     try:
-        return read(path)
+        yield
     except CsvError as error:
         raise UsageError(f"{path}: {error.reason}") from None
     except OSError as error:
@@ -87,45 +93,154 @@ class Frame:
 
     @classmethod
     def open(cls, frame: Any) -> Frame:
-        """Note the columns and their types; a column of floats is of the type number."""
+        """Note the columns and their types, which pandas often finds in the cells: see ``declared_types``."""
         names = tuple(frame.columns if hasattr(frame, "columns") else frame)
         if len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
             raise UsageError("the columns of a table must have different names, all of them text; rename them")
+        if any(getattr(frame[name], "ndim", 1) != 1 for name in names):
+            raise UsageError("each column of a table has one cell in a row; found an array of several dimensions")
         kinds = {name: getattr(getattr(frame[name], "dtype", None), "kind", "O") for name in names}
-        types = {"f": NUMBER, "c": NUMBER, "i": INTEGER, "u": INTEGER, "b": INTEGER, "M": DATE}
+        types = {"f": NUMBER, "c": NUMBER, "i": INTEGER, "u": INTEGER, "b": BOOLEAN, "M": DATE}
         return cls(frame, names, {name: types.get(kind, "") for name, kind in kinds.items()})
 
-    def read(self, columns: Sequence[str]) -> Columns:
-        table = {name: _as_list(self.frame[name]) for name in columns}
-        if len(set(map(len, table.values()))) > 1:
+    def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
+        table = {name: _array(self.frame[name]) for name in columns}
+        lengths = {len(column) for column in table.values()}
+        if len(lengths) > 1:
             raise UsageError("the columns of a table must have one length")
-        return table
+        count = lengths.pop() if lengths else len(self.frame[self.columns[0]]) if self.columns else 0
+        for start in range(0, max(count, 1), ROWS):
+            rows = slice(start, min(start + ROWS, count))
+            yield Block(rows.stop - start, {name: _cells(column[rows]) for name, column in table.items()})
 
 
-def _as_list(column: Any) -> Sequence[object]:
-    cells: Sequence[object] = column.tolist() if hasattr(column, "tolist") else list(column)
-    return cells
+def _array(column: Any) -> Any:
+    """A column as an array of numbers or dates without missing ones, or as a sequence of objects."""
+    kind = getattr(getattr(column, "dtype", None), "kind", "O")
+    array = np.asarray(column) if kind in "iubfM" else column
+    if isinstance(array, np.ndarray) and array.dtype.kind == kind and kind in "iubfM":
+        return array  # of integers, some of which are missing, pandas makes floats
+    return column.tolist() if hasattr(column, "tolist") else list(column)
 
 
-def table(data: object) -> Table:
-    """Open a table: the path of a CSV file or several, a data frame, or a mapping from names to columns.
+def _cells(column: Any) -> Cells:
+    """Some cells of a column, exactly."""
+    if not isinstance(column, np.ndarray):
+        return coded(column)
+    if column.dtype.kind == "M":
+        days = column.astype("datetime64[D]")  # rounded down
+        places = np.where(np.isnat(days), -1, np.arange(len(days))).astype(np.int32)
+        return Cells(days.astype(np.int64), places, dates=True)
+    wide = {"f": np.float64, "i": np.int64, "u": np.uint64}.get(column.dtype.kind, np.bool_)
+    with np.errstate(over="ignore"):  # a number beyond float64 is infinite, and nothing says so
+        return Cells(column.astype(wide, copy=False))
 
+
+@dataclass(frozen=True, eq=False)
+class Chunks:
+    """Tables that are read one after the other, with the same columns of the same types."""
+
+    first: Table
+    rest: Iterator[object]
+    name: str = "the table"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.first.columns
+
+    @property
+    def types(self) -> Mapping[str, str]:
+        return self.first.types
+
+    def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
+        yield from self.first.blocks(columns)
+        for chunk in self.rest:
+            further = table(chunk)
+            if any(name not in further.columns or further.types[name] != self.types[name] for name in columns):
+                raise UsageError(
+                    "the chunks of `data` must have the same columns of the same types; read them as text, for "
+                    "example by pandas.read_csv(path, dtype=str, chunksize=100000)"
+                )
+            yield from further.blocks(columns)
+
+
+@dataclass(frozen=True)
+class Query:
+    """What is read of a database, beside its URL: a ``table``, perhaps ``where`` a condition holds; or a ``query``,
+    in which ``public`` names the tables that hold nobody."""
+
+    table: str = ""
+    where: str = ""
+    query: str = ""
+    public: tuple[str, ...] = ()
+
+
+def table(data: object, person: str = "", query: Query = Query()) -> Table:
+    """Open a table: files of CSV or Parquet, the URL of a database, a data frame, a table of Arrow, a mapping from
+    names to columns, or an iterator of these.
+
+    Args:
+        person, query: of a database: the column of the person, and what is read.
     Raises:
-        UsageError: it is none of them. MissingResource: a file does not exist.
+        UsageError: it is none of them, or the query is refused. MissingResource: a file or a package is missing.
     """
-    if isinstance(data, (str, Path)):
-        data = [data]
-    if isinstance(data, (list, tuple)) and data and all(isinstance(path, (str, Path)) for path in data):
-        paths = [Path(path) for path in data]
-        for path in paths:
-            if path.suffix.lower() not in (".csv", ".txt"):
-                raise UsageError(f"`data` must be CSV files; found {path.name}")
-            if not path.is_file():
-                raise MissingResource(f"`data` {path}: there is no such file")
-        return CsvFiles.open(paths)
-    if isinstance(data, Mapping) or (hasattr(data, "columns") and hasattr(data, "dtypes")):
+    listed = [data] if isinstance(data, (str, Path)) else data
+    is_named = isinstance(listed, (list, tuple)) and all(isinstance(each, (str, Path)) for each in listed)
+    if isinstance(listed, (list, tuple)) and listed and is_named:
+        if any(is_url(each) for each in listed):
+            return _in_database(list(map(str, listed)), person, query)
+        if query != Query():
+            raise UsageError("`table`, `where`, `query` and `public` are for databases, such as sqlite:///clinic.db")
+        return _in_files([Path(each) for each in listed])
+    if isinstance(data, Mapping) or hasattr(data, "iloc"):
         return Frame.open(data)
-    raise UsageError(f"`data` must be a path of a CSV file, or a data frame; found {type(data).__name__}")
+    if hasattr(data, "__arrow_c_stream__"):
+        require("pyarrow", "a table of Arrow")
+        from wpriv.releases.arrow_tables import ArrowTable
+
+        return ArrowTable.open(data)
+    if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
+        chunks = iter(data)
+        first = next(chunks, None)
+        if first is not None and not isinstance(first, (str, bytes, tuple, list)):
+            return Chunks(table(first), chunks)
+    raise UsageError(
+        f"`data` must be a file of CSV or Parquet, the URL of a database, or a data frame; found {type(data).__name__}"
+    )
+
+
+def is_url(data: object) -> bool:
+    """Whether ``data`` names a database."""
+    return isinstance(data, str) and "://" in data
+
+
+def _in_files(paths: Sequence[Path]) -> Table:
+    kinds = {path.suffix.lower() for path in paths}
+    csv, parquet = kinds <= {".csv", ".txt"}, kinds <= {".parquet", ".pq"}
+    if not csv and not parquet:
+        raise UsageError(
+            f"`data` must be files of CSV (.csv, .txt) or of Parquet (.parquet), all of one kind; found "
+            f"{', '.join(path.name for path in paths)}"
+        )
+    for path in paths:
+        if not path.is_file():
+            raise MissingResource(f"`data` {path}: there is no such file")
+    if csv:
+        return CsvFiles.open(paths)
+    require("pyarrow", "a file of Parquet")
+    from wpriv.releases.arrow_tables import ParquetFiles
+
+    return ParquetFiles.open(paths)
+
+
+def _in_database(urls: Sequence[str], person: str, query: Query) -> Table:
+    if len(urls) > 1:
+        raise UsageError("`data` must be one database; several tables in it are joined by `query`")
+    for package in ("sqlalchemy", "sqlglot"):
+        require(package, "a table in a database", extra="release")
+    from wpriv.releases.databases import Database
+
+    return Database.open(urls[0], person, table=query.table, where=query.where, query=query.query, public=query.public)
 
 
 def require_column(table: Table, column: str, argument: str) -> None:
@@ -134,10 +249,25 @@ def require_column(table: Table, column: str, argument: str) -> None:
         raise UnknownName("column", column, table.columns, place=f"`{argument}`")
 
 
-def require_identifiers(table: Table, person: str) -> None:
-    """Refuse persons that are numbers with a point: floats merge long ids."""
-    if table.types.get(person) == NUMBER:
+def declared_types(table: Table) -> Mapping[str, str]:
+    """The types of a schema, which are public; none of a frame, where one cell of text makes text of a column.
+
+    Neither noise nor a statement may follow from those of a frame.
+    """
+    first = table.first if isinstance(table, Chunks) else table
+    return {} if isinstance(first, Frame) else table.types
+
+
+def require_usable(table: Table, column: str) -> None:
+    """Refuse a column of a type, such as a list, that holds neither text nor numbers nor dates."""
+    if table.types.get(column, "") not in ("", *TYPES):
         raise UsageError(
-            f"`person` {person} is a column of floats, which make one of different long ids: read it as text or as "
-            f"whole numbers"
+            f"{column} holds {table.types[column]}; releases read text, numbers, booleans, dates, timestamps and UUIDs"
         )
+
+
+def require_identifiers(table: Table, person: str) -> None:
+    """Refuse persons that are numbers with a point, or dates: floats merge long ids, and days the times within."""
+    if table.types.get(person) in (NUMBER, DATE):
+        kind = "floats, which make one of different long ids" if table.types[person] == NUMBER else "dates"
+        raise UsageError(f"`person` {person} is a column of {kind}: read it as text or as whole numbers")

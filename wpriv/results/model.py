@@ -93,7 +93,10 @@ class Sampling(Stored):
 
 
 class Noise(Stored):
-    """The noise of a training and the bound on a contribution; the last entries belong to rules of clipping."""
+    """The noise of a training and the bound on a contribution; the last entries belong to rules of clipping.
+
+    With a ``strategy`` C the standard deviation is that of Z, of which step t has row t of C^-1 Z.
+    """
 
     multiplier: float
     clip: float
@@ -103,6 +106,8 @@ class Noise(Stored):
     standard_deviation: float
     standard_deviation_at_most: float | None = None
     of: str
+    strategy: str | None = None
+    earlier: str = ""
     rule: str | None = None
     stability: float = 0.0
     quantile: float = 0.0

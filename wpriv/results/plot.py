@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # panels of one figure; the arrays of further settings stay in their folders
 MAX_PANELS = 36
+# the numbers of a release, and how many of them are drawn
+RELEASE, MAX_RELEASED = "release.json", 10_000
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def plot(
     style: str = figure_layout.SCREEN,
     columns: int | None = None,
 ) -> list[Path]:
-    """Draw the figures of a results folder (of compare or train), or of one table.
+    """Draw the figures of a results folder (of compare, train or release), or of one table.
 
     Args:
         figure: one of ``wpriv/figures`` for every panel, instead of the recipe's.
@@ -110,6 +112,11 @@ def plot(
     setting = figure_layout.of(style, columns)
     table = path = Path(source)
     data: Json = {}
+    if (path / RELEASE).is_file():
+        check_formats(formats)
+        rows = _released(path / RELEASE)
+        views = [View(panel, figure or "release-noise") for panel in _panel_names(rows)]
+        return draw(rows, views, path if out is None else Path(out), formats, style=setting)
     if path.is_dir():
         data = yaml_document.read(path / storage.RECIPE).data if (path / storage.RECIPE).is_file() else {}
         # of repeated runs of one setting, the figure shows the metrics
@@ -136,6 +143,15 @@ def plot(
         draw_others = sweep_files if several else task_files
         files += draw_others(path, str(data["task"]), formats, out=folder, style=setting)
     return files
+
+
+def _released(path: Path) -> list[Row]:
+    """The numbers of a release, a panel for each output."""
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))["outputs"]
+        return [{**row, "panel": row["name"]} for row in rows[:MAX_RELEASED]]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UsageError(f"{path} is damaged or no release of wpriv; release it again") from None
 
 
 def check_formats(formats: Sequence[str]) -> None:

@@ -175,7 +175,7 @@ def merged(steps: Iterable[Step]) -> tuple[Step, ...]:
     """Steps with the counts of equal ones added up."""
     merged: list[Step] = []
     for step in steps:
-        place = next((index for index, other in enumerate(merged) if other.is_like(step)), None)
+        place = next((index for index, other in enumerate(merged) if other.adds_to(step)), None)
         if place is None:
             merged.append(step)
         else:

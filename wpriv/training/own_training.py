@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SOURCE = "trained from Python by wpriv.train"
 # keywords of ``wpriv.train`` that are keys of ``privacy``, are keys of a recipe, or become such keys
-TARGET = ("eps", "delta", "sigma", "clip", "sampling")
+TARGET = ("eps", "delta", "sigma", "clip", "sampling", "noise")
 KEYS = (
     *("batch", "epochs", "steps", "seed", "physical", "precision"),
     *("augment", "average", "early_stop", "freeze", "lora"),

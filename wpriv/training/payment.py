@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from wpriv.core.process import Process
 from wpriv.errors import CheckFailed, UsageError, require
 from wpriv.results import storage
 from wpriv.results.model import Json
+from wpriv.training.plan import Plan
 
 if TYPE_CHECKING:
     from wpriv.ledger.service import Ledger
@@ -87,6 +89,26 @@ def reserve(url: str, process: Process, folder: Path, *, resume: bool) -> Paymen
             return Payment(url, shown, state.release, state.digest, earlier["nonce"], begun=True)
         receipt = ledger.reserve(process, reason=f"training in {folder.resolve()}")
         return Payment(url, shown, receipt.release, receipt.digest, secrets.token_hex(16))
+
+
+def require_room(url: str, plans: Sequence[Plan]) -> None:
+    """Check that trainings which are about to begin fit together; nothing is spent.
+
+    Raises:
+        Refused: they do not. UsageError: one has no privacy.
+    """
+    processes = [process_of(each) for each in plans]
+    if processes:
+        whole = processes[0].with_steps(tuple(step for each in processes for step in each.steps))
+        with open_ledger(url) as ledger:
+            ledger.spend(whole, dry_run=True)
+
+
+def process_of(job: Plan) -> Process:
+    """The releases of a run that are to be paid for, without those of earlier runs."""
+    if job.step is None:
+        raise UsageError("`ledger` pays for private trainings, and this one has no privacy. Leave it out")
+    return replace(job, before=()).process()
 
 
 def _earlier(folder: Path) -> dict[str, Any] | None:

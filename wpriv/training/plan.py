@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 
+from wpriv import strategies
 from wpriv.accounting import evaluate
+from wpriv.accounting.mechanisms.matrix_gauss import MatrixGauss
 from wpriv.accounting.search import Unknown
 from wpriv.accounting.target import Solution, Target, solve_for
 from wpriv.config.field_types import Time
@@ -28,6 +30,7 @@ from wpriv.training.engine import release_spec
 from wpriv.training.engine.cost_estimate import CostEstimate
 from wpriv.training.engine.early_stop import Looks
 from wpriv.training.engine.release_spec import ReleaseSpec, count_share, default_count_noise
+from wpriv.training.noise.recursion import Recursion, recursion
 
 MAX_ANSWERS = 64  # that are kept, of each kind
 NOISE = Unknown("sigma", +1, 1e-12, 1e15)
@@ -128,10 +131,19 @@ class Plan:
 
     @cached_property
     def step(self) -> Step | None:
-        """One release, or one pass of random allocation, as accounted; None without privacy."""
+        """What is accounted for together: a release, a pass, or with correlated noise all; None without privacy."""
         if self.release is None:
             return None
-        return Step(self.release.at(self.multiplier), self.sampling.pass_steps, self.sampling)
+        n = (self.planned or self.steps) if self.release.strategy else self.sampling.pass_steps
+        return Step(self.release.at(self.multiplier), n, self.sampling)
+
+    @cached_property
+    def recursion(self) -> Recursion | None:
+        """How correlated noise follows from earlier noise; None for independent noise."""
+        if self.step is None or not isinstance(self.step.mechanism, MatrixGauss):
+            return None
+        given = self.step.mechanism
+        return recursion(strategies.strategy(given.strategy, 0, given.separation, given.participations))
 
     def releases(self, steps: int) -> int:
         """Return the number of releases in so many steps."""
@@ -152,10 +164,13 @@ class Plan:
         return sorted(ends | {self.steps})
 
     def process(self, steps: int | None = None) -> Process:
-        """Return the releases of so many steps (default: all), in whole passes, after those of earlier runs."""
+        """Return the releases of so many steps (default: all) after those of earlier runs.
+
+        A part of a pass, or of a training with correlated noise, counts as the whole.
+        """
         if self.step is None:
             raise Unsupported("a training without privacy has no process to account for: every eps is infinite")
-        n = self.sampling.whole_passes(self.releases(self.steps if steps is None else steps))
+        n = -(-self.releases(self.steps if steps is None else steps) // self.step.unit) * self.step.unit
         return self.under_neighbours((replace(self.step, n=n), *self.before) if n else self.before)
 
     def under_neighbours(self, steps: tuple[Step, ...]) -> Process:
@@ -265,7 +280,18 @@ def plan(
     if train.privacy.adapt is not None:
         # refuse a count with too little noise before anything runs
         count_share(result.multiplier, train.privacy.adapt.count_noise or default_count_noise(batch), result.adjacency)
+    _require_recursion(result)
     return result
+
+
+def _require_recursion(plan: Plan) -> None:
+    """Refuse a strategy whose noise does not follow from few earlier steps."""
+    form = plan.recursion
+    if form is not None and form.vectors and plan.train.shard_weights and plan.release is not None:
+        raise Unsupported(
+            f"{plan.recipe.name}: shard_weights divides the noise among processes, and {plan.release.strategy} keeps "
+            f"{form.vectors} vectors of earlier noise in one. Take lambda or bisr, which draw it again"
+        )
 
 
 def guarantees(plan: Plan, process: Process) -> tuple[list[Guarantee], list[evaluate.Refusal]]:

@@ -148,21 +148,27 @@ def run(
     device: str = "cpu",
     root: str | Path | None = None,
     say: Say | None = None,
+    ledger: str | None = None,
 ) -> SweepResult:
     """Train the unfinished cells of one shard, and merge all finished cells of the sweep.
 
     Args:
         jobs: number of trainings at the same time, by default 1, or with submitit as many as a cluster starts.
-        part: the shard. backend: of joblib, if jobs > 1; or submitit. device, root, say: as in ``train.run``.
+        part: the shard. backend: of joblib, if jobs > 1; or submitit. device, root, say, ledger: as in ``train.run``;
+            every training pays for itself, and none begins unless all of the shard fit.
     Raises:
+        Refused: the ledger has no room for all of them.
         Interrupted: a signal arrived; the same command continues. UsageError: no such backend, or ``out`` holds a
             single training. MissingResource: submitit or the cluster is not there, or a worker was killed.
     """
+    if backend == cluster.BACKEND and (ledger or "").startswith("sqlite"):
+        raise UsageError("jobs of a cluster cannot share a ledger in SQLite, which needs a local disk. Use PostgreSQL")
     check_backend(backend)
     _require_no_training(out)
     recipe = with_first_weights(recipe, device=device, root=root, say=say)
-    whole = Grid(cells(recipe), out, device, root)
+    whole = Grid(cells(recipe), out, device, root, ledger=ledger)
     grid = replace(whole, cells=shard(part, whole.cells))
+    grid.require_room()
     trained: list[Trained] = []
     failed: list[cluster.Failure] = []
     if backend == cluster.BACKEND:

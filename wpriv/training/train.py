@@ -32,6 +32,7 @@ def train(
     sigma: float | None = None,
     clip: float | str | Mapping[str, float] | None = None,
     sampling: str | None = None,
+    noise: str | Mapping[str, Any] | None = None,
     privacy: str | Mapping[str, Any] | None = None,
     batch: int | None = None,
     epochs: float | None = None,
@@ -89,6 +90,8 @@ def train(
         clip: l2 norm to which each record's gradient is clipped (default 1); ``automatic``; ``per-layer``, the part of
             each of L layers to 1 / sqrt(L); or a norm for each group of parameters, ``{"body.*": 1, "head.*": 0.5}``.
         sampling: ``poisson`` (default), ``allocation``, ``fixed`` or ``none``.
+        noise: ``rounded`` (default), ``exact``, or ``{"strategy": "lambda:0.6"}`` for noise that is correlated between
+            steps, with records that keep one bin.
         privacy: further keys of a recipe's ``privacy``, or ``none``.
         batch, epochs, steps: records of a step, and passes over the records or number of steps.
         lr, optimizer: learning rate, and ``sgd`` (default), ``adam``, ``adamw``, or a recipe's ``optimizer``; or one of
@@ -137,7 +140,8 @@ def train(
     """
     of_network: Json = {
         "test": test, "loss": loss, "classes": classes, "tokens": tokens, "features": features,
-        "eps": eps, "delta": delta, "sigma": sigma, "clip": clip, "sampling": sampling, "privacy": privacy,
+        "eps": eps, "delta": delta, "sigma": sigma, "clip": clip, "sampling": sampling, "noise": noise,
+        "privacy": privacy,
         "batch": batch, "epochs": epochs, "steps": steps, "lr": lr, "optimizer": optimizer, "scheduler": scheduler,
         "seed": seed,
         "augment": augment, "average": average, "early_stop": early_stop, "freeze": freeze, "lora": lora,

@@ -20,7 +20,7 @@ from wpriv.config.grid_schema import Axis
 from wpriv.config.recipe import Recipe, check, plain_path
 from wpriv.errors import Interrupted, MissingResource, UsageError, WprivError
 from wpriv.results.expectations import RUN
-from wpriv.training import plan, progress, run_folder, train_data, training_run
+from wpriv.training import payment, plan, progress, run_folder, train_data, training_run
 from wpriv.training.data import Data
 from wpriv.training.plan import Plan
 from wpriv.training.progress import Say, Stop
@@ -146,7 +146,8 @@ class Grid:
 
     Args:
         cells: the trainings, in order. out: the folder with those of all cells. device, root: as in ``train.run``.
-        data: the records, where all cells share them and they are loaded already.
+        data: the records, where all cells share them and they are loaded already. ledger: the URL of the ledger that
+            pays for each training before its first step.
     """
 
     cells: Sequence[Cell]
@@ -154,6 +155,7 @@ class Grid:
     device: str = "cpu"
     root: str | Path | None = None
     data: Data | None = None
+    ledger: str | None = None
 
     def is_done(self, cell: Cell) -> bool:
         """Return whether the folder of a cell holds a finished training."""
@@ -166,9 +168,16 @@ class Grid:
     def train(self, cell: Cell, say: Say | None = None, stop: Stop | None = None) -> Trained:
         """Train one cell in its folder, after other trainings of this process, or load it if it is finished."""
         with _TRAINING:
-            place = self.out / cell.name
             return training_run.train(
-                cell.recipe, place, device=self.device, root=self.root, data=self.data, resume=True, say=say, stop=stop
+                cell.recipe,
+                self.out / cell.name,
+                device=self.device,
+                root=self.root,
+                data=self.data,
+                resume=True,
+                say=say,
+                stop=stop,
+                ledger=self.ledger,
             )
 
     def run_here(self, say: Say | None = None, stop: Stop | None = None) -> list[Trained]:
@@ -233,6 +242,18 @@ class Grid:
                     plan.plan(cell.recipe, train_data.sizes_of(cell.recipe, loaded))
                 except WprivError as error:
                     raise error.at(cell.name) from None
+
+    def require_room(self) -> None:
+        """Check that the ledger has room for all trainings that have not begun, before the first one begins.
+
+        Raises:
+            Refused: they do not fit together. UsageError: one has no privacy.
+        """
+        if self.ledger is None:
+            return
+        rows = [self.planned(cell) for cell in self.cells]
+        plans = [each for each, folder in rows if not (folder.done or folder.resume or folder.weights)]
+        payment.require_room(self.ledger, plans)
 
 
 def _train_alone(grid: Grid, cell: Cell) -> None:

@@ -62,6 +62,7 @@ def schedule(job: Plan, run: int = 1) -> Schedule:
         exact=private is not None and private.exact,
         average=job.train.average,
         looks=job.looks,
+        recursion=job.recursion,
     )
 
 
@@ -201,11 +202,8 @@ class TrainingRun:
 
     def _reserve(self, job: Plan, folder: RunFolder) -> Payment:
         """Reserve the releases of this run, without those of earlier runs, in the ledger."""
-        if job.step is None:
-            raise UsageError("`ledger` pays for private trainings, and this one has no privacy. Leave it out")
-        own = replace(job, before=()).process()
         assert self.ledger is not None
-        return payment.reserve(self.ledger, own, folder.path, resume=folder.resume)
+        return payment.reserve(self.ledger, payment.process_of(job), folder.path, resume=folder.resume)
 
     @contextlib.contextmanager
     def _unless_begun(self, begun: Begun) -> Iterator[None]:
@@ -315,7 +313,7 @@ class TrainingRun:
         engine = launch.prepare(
             job.train,
             self.data,
-            schedule(job, folder.run),
+            replace(schedule(job, folder.run), paid="" if begun.paid is None else begun.paid.digest),
             folder.path,
             identity=begun.identity,
             device=self.device,

@@ -159,7 +159,7 @@ def _guaranteed(
         "adjacency": process.adjacency,
         "adjacency_means": Adjacency(process.adjacency).meaning,
         "sampling": {
-            "kind": plan.sampling.kind,
+            "kind": "balls-in-bins" if release.strategy else plan.sampling.kind,
             "rate": plan.sampling.rate,
             "batch": plan.batch,
             **({"pass_steps": plan.sampling.pass_steps} if plan.sampling.kind == "allocation" else {}),
@@ -173,6 +173,7 @@ def _guaranteed(
             "sensitivity": release.sensitivity,
             **rule,
             **_deviation(private, rule.get("gradient_multiplier", plan.multiplier) * release.sensitivity),
+            **_correlation(plan),
             "of": release.of,
         },
         "steps": sum(step.n for step in process.steps),
@@ -237,7 +238,14 @@ def _first_file(train: Train) -> str:
 def _deviation(private: Privacy, planned: float) -> dict[str, object]:
     """The form and the standard deviation of the noise, and the largest one if it depends on the model."""
     largest = {"standard_deviation_at_most": planned * (1 + MOST_ADDED)} if private.exact else {}
-    return {"form": private.noise, "standard_deviation": planned, **largest}
+    return {"form": "exact" if private.exact else "rounded", "standard_deviation": planned, **largest}
+
+
+def _correlation(plan: Plan) -> Json:
+    """The entries of ``noise`` on a strategy of correlated noise; {} for independent noise."""
+    if plan.step is None or plan.recursion is None:
+        return {}
+    return {"strategy": plan.step.describe()["strategy"], "earlier": plan.recursion.words}
 
 
 def _clipping(plan: Plan) -> Json:

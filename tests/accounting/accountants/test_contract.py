@@ -67,9 +67,9 @@ CASES = [(name, kind) for name in NAMES for kind in processes(1, 1.0) if name in
 # takes as long as all others together
 AT_NIGHT = pytest.param("pdp", "heterogeneous", marks=pytest.mark.nightly)
 QUESTIONED = [AT_NIGHT if case == ("pdp", "heterogeneous") else case for case in CASES]
-# each accountant is compared on every fifth process by default, and asked on every third
-COMPARED = nightly.sharded(QUESTIONED, 5)
-ASKED_ON = nightly.sharded(QUESTIONED, 3)
+# each accountant is compared on every seventh process by default, and asked on every fifth
+COMPARED = nightly.sharded(QUESTIONED, 7)
+ASKED_ON = nightly.sharded(QUESTIONED, 5)
 SPLIT = ("gauss", "laplace", "subsampled gauss", "observed gauss")
 
 

@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtri
 
+from tests import nightly
 from wpriv.accounting import evaluate
 from wpriv.accounting.claims.decide import decide
 from wpriv.accounting.claims.decision import Question
@@ -234,17 +235,20 @@ def test_every_reading_has_a_verdict_and_a_larger_eps_keeps_what_is_proved():
 
 @pytest.mark.parametrize(
     ("process", "eps"),
-    [
-        (one(Gauss(1.0)), 60),
-        (one(Gauss(1.0), 1000), 6000),
-        (one(Gauss(3.0), 20, sampling=Poisson(0.01)), 200),
-        (one(Gauss(3.0), 20, sampling=FixedSize(0.01)), 200),
-        (Process((Step(Gauss(2.0)), Step(Laplace(2.0), 2))), 20),
-        (one(Laplace(2.0), 20), 9.9999999),
-        (one(RandomizedResponse(0.5), 2000), 999.999),
-        (one(DiscreteGauss(1.0)), 1000),
-        (one(Gauss(1.0), 10, sampling=Allocation(0.1)), 1000),
-    ],
+    nightly.sharded(
+        [
+            (one(Gauss(1.0)), 60),
+            (one(Gauss(1.0), 1000), 6000),
+            (one(Gauss(3.0), 20, sampling=Poisson(0.01)), 200),
+            (one(Gauss(3.0), 20, sampling=FixedSize(0.01)), 200),
+            (Process((Step(Gauss(2.0)), Step(Laplace(2.0), 2))), 20),
+            (one(Laplace(2.0), 20), 9.9999999),
+            (one(RandomizedResponse(0.5), 2000), 999.999),
+            (one(DiscreteGauss(1.0)), 1000),
+            (one(Gauss(1.0), 10, sampling=Allocation(0.1)), 1000),
+        ],
+        3,
+    ),
 )
 def test_pure_dp_below_the_largest_loss_is_refuted_however_rare_it_is(process, eps):
     assert verdict(f"eps={eps}", process) == "refuted"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.nightly import sharded
 from wpriv import budget, calibrate
 from wpriv.accounting.interpretations import interpretations_of
-from wpriv.accounting.mechanisms.matrix_gauss import _made
 from wpriv.errors import Unsupported, UsageError
+from wpriv.strategies import strategy as toeplitz
 
 FOUR = np.array([1, 0.5, 0.25, 0.125]) / math.sqrt(1.328125)
 
@@ -68,7 +68,7 @@ def random_job(seed):
     matrix = (
         sum(np.diag(np.full(size - k, v), -k) for k, v in enumerate(column / np.linalg.norm(column)))
         if kind == "column" or size < 5
-        else _made(f"{kind},n={size}")
+        else toeplitz(str(kind), size, epochs).matrix()
     )
     sigma = float(random.uniform(0.6, 2.5) * math.sqrt(epochs) * random.choice([1.0, 1.5]))
     return matrix, bins, epochs, sigma, float(random.choice([1e-4, 1e-5, 1e-6, 1e-8, 1e-10, 1e-12]))
@@ -94,8 +94,7 @@ def test_ends_of_random_jobs_hold_the_sampled_truth(seed, tmp_path):
 @pytest.mark.parametrize(("strategy", "sigma"), [("banded:4", 6), ("blt", 12), ("bisr", 6), ("lambda:.9", 12)])
 def test_bracket_holds_the_importance_sampled_delta(strategy, sigma):
     row = binned(strategy, sigma, 10, 10, eps=1)
-    name = strategy if ":" in strategy else f"{strategy}:4"
-    mean, error = sampled_delta(gram_of(_made(f"{name},n=100"), sigma, 10), 1.0, 200_000, seed=1)
+    mean, error = sampled_delta(gram_of(toeplitz(strategy, 100, 10).matrix(), sigma, 10), 1.0, 200_000, seed=1)
     assert row.delta.lower <= mean + 3.3 * error
     assert row.delta.upper >= mean - 3.3 * error
 
@@ -153,13 +152,6 @@ def test_calibrated_noise_meets_the_target():
     job = {"strategy": "lambda:.9", "sampling": "balls-in-bins", "bins": 3, "epochs": 2, "delta": 1e-6}
     answer = calibrate("matrix-gauss", eps=2, **job)
     assert budget("matrix-gauss", sigma=answer.value, **job).epsilon.upper <= 2
-
-
-def test_columns_of_named_strategies_have_length_one():
-    for name in ("banded:3", "blt:5", "bisr:4", "lambda:.5"):
-        assert np.linalg.norm(_made(f"{name},n=40")[:, 0]) == pytest.approx(1)
-    inverse = np.linalg.inv(_made("bisr:4,n=40"))
-    assert np.allclose(inverse[:, 0] / inverse[0, 0], [1, -1 / 2, -1 / 8, -1 / 16, *np.zeros(36)])
 
 
 def test_why_shows_cyclic_poisson_and_no_amplification_beside():

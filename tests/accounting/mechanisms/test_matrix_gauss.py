@@ -45,14 +45,6 @@ def test_a_file_and_a_name_are_the_same_matrix(tmp_path):
     assert MatrixGauss(2, changed, 9).pair() == MatrixGauss(2, "identity:n=50", 9).pair()
 
 
-def test_the_root_of_the_prefix_sums_multiplies_to_them(tmp_path):
-    from wpriv.accounting.mechanisms.matrix_gauss import _made
-
-    root = _made("root:n=40")
-    assert np.allclose(root @ root, np.tril(np.ones((40, 40))))
-    assert np.array_equal(_made("root:n=40,bands=3"), np.tril(np.triu(root, -2)))
-
-
 def test_a_sensitivity_between_two_ends_brackets_eps_by_those_of_both(tmp_path):
     mechanism = MatrixGauss(40, saved(tmp_path, overlapping()), 5)
     lower, upper = mechanism.sensitivity_bounds()

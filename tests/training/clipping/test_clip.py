@@ -51,7 +51,7 @@ def flat(parts: list[Tensor]) -> Tensor:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "method"), nightly.sharded(itertools.product(NAMES, ["ghost", "vmap", "loop"]), 2))
+@pytest.mark.parametrize(("name", "method"), nightly.sharded(itertools.product(NAMES, ["ghost", "vmap", "loop"]), 4))
 def test_every_method_gives_the_sum_that_a_literal_loop_gives(name, method):
     if name == "embedding, sparse" and method == "vmap":
         pytest.skip("torch.func knows no sparse gradients")

@@ -52,6 +52,7 @@ PASSES = (
     .replace("{sigma: 2", "{sampling: allocation, sigma: 2")
     .replace("batch: 40\nsteps: 3", "batch: 10\nsteps: 4")
 )
+CORRELATED = PASSES.replace("sampling: allocation", "noise: {strategy: banded:2}")
 STEPS = 3
 SHARDS = 24  # of the operations that a scenario is killed before
 
@@ -89,8 +90,9 @@ class Trial:
         self.recipes = {lr: home / f"lr{lr}.yaml" for lr in ("0.5", "0.25")}
         for lr, path in self.recipes.items():
             path.write_text(RECIPE.replace("LR", lr))
-        self.recipes["passes"] = home / "passes.yaml"
-        self.recipes["passes"].write_text(PASSES)
+        for name, text in (("passes", PASSES), ("correlated", CORRELATED)):
+            self.recipes[name] = home / f"{name}.yaml"
+            self.recipes[name].write_text(text)
 
     def train(self, lr: str = "0.5", *, kill: int = 0, stop: int = 0, **how: bool) -> tuple[int, int]:
         """One training in a child: how it ended, and how many operations were left until it would have been killed."""
@@ -177,6 +179,10 @@ def stopped_in_a_pass(trial: Trial) -> None:
     assert trial.train("passes", stop=2)[0] == STOPPED
 
 
+def stopped_with_correlated_noise(trial: Trial) -> None:
+    assert trial.train("correlated", stop=2)[0] == STOPPED
+
+
 # what was there before, what is killed, and what a user may do then: each is tried in turn until one succeeds
 SCENARIOS: dict[str, tuple[Callable[[Trial], None], dict[str, Any], list[dict[str, Any]]]] = {
     "begin": (lambda trial: None, {}, [{}, {"resume": True}, {"fresh": True}]),
@@ -197,6 +203,11 @@ SCENARIOS: dict[str, tuple[Callable[[Trial], None], dict[str, Any], list[dict[st
         stopped_in_a_pass,
         {"lr": "passes", "resume": True},
         [{"lr": "passes"}, {"lr": "passes", "resume": True}, {"lr": "passes", "fresh": True}],
+    ),
+    "resume with correlated noise": (
+        stopped_with_correlated_noise,
+        {"lr": "correlated", "resume": True},
+        [{"lr": "correlated"}, {"lr": "correlated", "resume": True}, {"lr": "correlated", "fresh": True}],
     ),
     "fork of a run stopped in a pass": (
         stopped_in_a_pass,

@@ -106,6 +106,8 @@ def parallel(folder: Path) -> dict[str, Tensor]:
     clock = mock.Mock(monotonic=itertools.count(step=100 * distributed.rank()).__next__)
     with mock.patch("wpriv.training.engine.loop.time", clock):
         results["clocks that differ"] = flat(train(folder / "clocks", divided(12), schedule()).job.model)
+    with_strategy = replace(toys.schedule(STEPS, strategy="lambda:0.9"), optimizer=schedule("sgd").optimizer)
+    results["correlated"] = flat(train(folder / "correlated", divided(12), with_strategy).job.model)
     results["sgd"] = flat(train(folder / "sgd", divided(12), schedule("sgd")).job.model)
     results["plain"] = flat(train(folder / "plain", divided(5, private=False), schedule(multiplier=0.0)).job.model)
     path = folder / "stopped"

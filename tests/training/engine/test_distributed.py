@@ -29,7 +29,7 @@ from tests.training.engine.toys import weights
 from wpriv.training.engine import distributed
 distributed.join()
 assert distributed.size() == 2
-own = engine(Path({folder!r}), schedule(15, kind={kind!r}, multiplier={multiplier}, exact={exact}), seed=4)
+own = engine(Path({folder!r}), schedule(15, **{plan!r}), seed=4)
 own.run()
 torch.save(weights(own), Path({folder!r}) / f"rank{{distributed.rank()}}.pt")
 distributed.leave()
@@ -96,11 +96,10 @@ distributed.leave()
 """
 
 
-def together(folder: Path, multiplier: float, exact: bool = False, kind: str = "poisson") -> None:
+def together(folder: Path, **plan: object) -> None:
     """Runs the toy in two processes."""
     folder.mkdir()
-    script = SCRIPT.format(root=str(ROOT), folder=str(folder), multiplier=multiplier, exact=exact, kind=kind)
-    run_two(script)
+    run_two(SCRIPT.format(root=str(ROOT), folder=str(folder), plan=plan))
 
 
 def run_two(script: str) -> None:
@@ -119,16 +118,20 @@ def group_of_two() -> list[dict[str, str]]:
 
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
-@pytest.mark.parametrize(("kind", "multiplier"), [("poisson", 0.7), ("poisson", 0.0), ("allocation", 0.7)])
-def test_two_processes_end_with_the_weights_of_one(tmp_path, kind, multiplier):
+@pytest.mark.parametrize(
+    "plan",
+    [{}, {"multiplier": 0.0}, {"kind": "allocation"}, {"strategy": "lambda:0.9"}, {"strategy": "banded:3"}],
+    ids=str,
+)
+def test_two_processes_end_with_the_weights_of_one(tmp_path, plan):
     # the same seeds draw the same records and the same noise: only the order of adding up differs
-    single = engine(tmp_path / "one", schedule(15, kind=kind, multiplier=multiplier), seed=4)
+    single = engine(tmp_path / "one", schedule(15, **plan), seed=4)
     rows = single.run()
-    together(tmp_path / "two", multiplier, kind=kind)
+    together(tmp_path / "two", **plan)
     first, second = (torch.load(tmp_path / "two" / f"rank{r}.pt", weights_only=True) for r in range(2))
     assert torch.equal(first, second)
     assert torch.allclose(first, weights(single), atol=1e-5)
-    assert len(ledger.entries(tmp_path / "two" / LEDGER)) == (15 if multiplier else 0)
+    assert len(ledger.entries(tmp_path / "two" / LEDGER)) == (0 if "multiplier" in plan else 15)
     assert [r["step"] for r in rows] == [3, 6, 9, 12, 15]
     assert (tmp_path / "two" / MODEL).is_file()
     assert torch.allclose(
@@ -141,7 +144,7 @@ def test_two_processes_with_exact_noise_end_with_the_bits_of_one(tmp_path):
     # exact sums have no order: the first process adds the noise of one to the sum of one
     single = engine(tmp_path / "one", schedule(15, exact=True), seed=4)
     single.run()
-    together(tmp_path / "two", 0.7, exact=True)
+    together(tmp_path / "two", exact=True)
     for rank in range(2):
         assert torch.equal(torch.load(tmp_path / "two" / f"rank{rank}.pt", weights_only=True), weights(single))
 

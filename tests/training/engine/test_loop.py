@@ -209,7 +209,7 @@ own.run(on_step=lambda step: print(step, flush=True))
 @pytest.mark.slow
 def test_kill_9_at_a_random_moment_loses_at_most_the_last_interval_and_no_entry(tmp_path):
     folder, every = tmp_path / "killed", 0.1
-    script = KILLED.format(root=str(ROOT), folder=str(folder), every=every, steps=2000)
+    script = KILLED.format(root=str(ROOT), folder=str(folder), every=every, steps=800)
     with subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
     ) as child:
@@ -223,7 +223,7 @@ def test_kill_9_at_a_random_moment_loses_at_most_the_last_interval_and_no_entry(
     assert spent[-1].step >= max(told, default=50)  # every step whose end was told is in the ledger
     saved = checkpoint.load(folder / CHECKPOINT)["step"]
     assert saved <= spent[-1].step
-    plan = schedule(2000)
+    plan = schedule(800)
     again = Engine(
         engine(tmp_path / "other", plan).job,
         plan,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.training.engine import sharded_toys
+from tests.training.engine import sharded_toys, toys
 from tests.training.engine.test_distributed import run_two
 from wpriv.accounting import ledger
 from wpriv.cli.main import main
@@ -59,6 +60,10 @@ def test_divided_weights_end_near_those_of_one_process(two, tmp_path):
         assert torch.allclose(two[1][0][name], adam, atol=2e-5)
     sgd = alone(tmp_path / "sgd", sharded_toys.schedule("sgd"))
     assert torch.allclose(two[1][0]["sgd"], sgd, atol=1e-5)
+    plan = replace(
+        toys.schedule(sharded_toys.STEPS, strategy="lambda:0.9"), optimizer=sharded_toys.schedule("sgd").optimizer
+    )
+    assert torch.allclose(two[1][0]["correlated"], alone(tmp_path / "correlated", plan), atol=1e-5)
     plain = alone(tmp_path / "plain", sharded_toys.schedule(multiplier=0.0), private=False)
     assert torch.allclose(two[1][0]["plain"], plain, atol=1e-4)
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from wpriv import strategies
 from wpriv.accounting.mechanisms.gauss import Gauss
+from wpriv.accounting.mechanisms.matrix_gauss import MatrixGauss
 from wpriv.config.train_schema import Optimizer, Privacy
 from wpriv.core.kinds import Sampling
 from wpriv.core.process import Step
@@ -18,6 +21,7 @@ from wpriv.randomness import training_seeds
 from wpriv.training.engine import batch_gradient
 from wpriv.training.engine.job import Job, Schedule
 from wpriv.training.engine.loop import Engine
+from wpriv.training.noise.recursion import recursion
 
 RECORDS, BATCH = 12, 4
 LOSS = functools.partial(cross_entropy, reduction="none")
@@ -37,10 +41,21 @@ def batches(physical: int = RECORDS) -> batch_gradient.Batches:
 
 
 def schedule(
-    steps: int = 30, *, kind: str = "poisson", multiplier: float = 0.7, every: float = 60.0, run: int = 1, **own: float
+    steps: int = 30,
+    *,
+    kind: str = "poisson",
+    multiplier: float = 0.7,
+    every: float = 60.0,
+    run: int = 1,
+    strategy: str = "",
+    **own: Any,
 ) -> Schedule:
-    sampling = Sampling(kind, 1.0 if kind == "none" else BATCH / RECORDS)
+    """The schedule of the toy; with a strategy of correlated noise for whole passes of random allocation."""
+    sampling = Sampling("allocation" if strategy else kind, 1.0 if kind == "none" else BATCH / RECORDS)
     step = Step(Gauss(multiplier), sampling.pass_steps, sampling) if multiplier else None
+    if strategy:
+        step = Step(MatrixGauss(multiplier, strategy), steps, sampling)
+        own["recursion"] = recursion(strategies.strategy(strategy, steps, sampling.pass_steps))
     optimizer = Optimizer(lr=0.2, momentum=0.9, decay="cosine")
     return Schedule(
         sampling,

@@ -21,7 +21,7 @@ from wpriv.core.guarantee import RIGOROUS, Guarantee
 from wpriv.core.guarantee import SCHEMA as GUARANTEE
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.membership import Membership
-from wpriv.core.process import Process
+from wpriv.core.process import Process, Step
 from wpriv.errors import UnknownName, Unsupported, UsageError
 from wpriv.files import STDIN, read_bytes
 from wpriv.files.shown import Shown
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from wpriv.results.model import Figure, Releases, Reports
 
 SCHEMA = "wpriv.explanation/1"
+RELEASE = "release.json"  # in the folder of released numbers
 RATES = (1e-2, 1e-3, 1e-4, 1e-5)
 PRIOR, DELTA, PEOPLE, RELEASES = 0.01, 1e-5, 4, 10
 MOST = 10**6  # people or releases
@@ -50,8 +51,8 @@ NEARLY_SURE = 0.999
 DIGITS = 4
 
 FORMS = (
-    "eps=3,delta=1e-5; eps=1 (pure DP); mu=1; rho=0.5, with xi=0.1 or not; a folder of a training; a history; or words "
-    "such as 'gauss sigma=4 n=10'"
+    "eps=3,delta=1e-5; eps=1 (pure DP); mu=1; rho=0.5, with xi=0.1 or not; a folder of a training or a release; a "
+    "history; or words such as 'gauss sigma=4 n=10'"
 )
 
 
@@ -322,6 +323,8 @@ def _of_text(what: str, delta: float | None) -> tuple[Known, Sequence[str]]:
     if 1 <= len(words) <= 2 and all(re.fullmatch(r"\d*\.?\d+(e[-+]?\d+)?", word) for word in words):
         meant = ",".join(f"{name}={word}" for name, word in zip(("eps", "delta"), words, strict=False))
         raise UsageError(f"wanted a guarantee or a process: {FORMS}; found {what}. Did you mean {meant}?")
+    if os.path.isfile(os.path.join(what, RELEASE)):
+        return _of_release(Path(what), delta)
     if os.path.isfile(os.path.join(what, "statement.json")):
         return _of_folder(Path(what), delta)
     from wpriv.accounting.claims import subject  # which loads pydantic
@@ -400,6 +403,17 @@ def _of_folder(path: Path, delta: float | None) -> tuple[Known, Sequence[str]]:
         return _pair_alone(float(row.epsilon), float(row.delta), delta), notes
     stated = Ran(process, float(row.epsilon), float(row.delta))
     return stated if delta is None else attacks.ran(process, delta), notes
+
+
+def _of_release(path: Path, delta: float | None) -> tuple[Known, Sequence[str]]:
+    """The numbers of a table that were released into a folder."""
+    try:
+        stated = json.loads((path / RELEASE).read_text(encoding="utf-8"))["guarantee"]
+        steps = tuple(Step.from_dict(row) for row in stated["process"])
+        row = Guarantee.of_dict(stated, Process(steps, stated["adjacency"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UsageError(f"{path / RELEASE} is damaged or no release of wpriv; release it again") from None
+    return _of_guarantee(row, delta), row.warnings
 
 
 def _together(known: Known, people: int, releases: int) -> Iterable[Together]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from wpriv.accounting.history import read_history
+from wpriv.accounting import ledger
+from wpriv.accounting.history import History, read_history
 from wpriv.checks.premises import Fact, Found
 from wpriv.checks.readers import _documents
 from wpriv.checks.readers._documents import items, mapping
@@ -34,11 +36,13 @@ def read(x: object, further: Mapping[str, object]) -> Found:
     assert isinstance(x, Path)
     folder = _folder(x)
     assert folder is not None
-    history = read_history(folder)
-    facts, notes = list[Fact](), [note for note in history.notes if GIVEN not in note]
     statement: Mapping[str, object] = {}
     if (folder / storage.STATEMENT).is_file():
         statement = mapping(_documents.document(folder / storage.STATEMENT), storage.STATEMENT)
+    history = read_history(folder)
+    if statement.get("task") == "release":
+        history = _of_release(folder, history, mapping(statement.get("ledger") or {}, "ledger").get("lines"))
+    facts, notes = list[Fact](), [note for note in history.notes if GIVEN not in note]
     if statement.get("tuning") is not None:
         raise Unsupported(
             f"{folder} is the best of a random number of runs, whose curve is known from above only. Ask "
@@ -61,6 +65,13 @@ def read(x: object, further: Mapping[str, object]) -> Found:
     version = mapping(statement.get("versions") or {}, "versions").get("wpriv", "")
     read = (f"{storage.LEDGER} ({steps} steps)", *([storage.STATEMENT] if statement else []))
     return Found(f"wpriv {version}".strip(), tuple(facts), ran=tuple(history.steps), notes=tuple(notes), read=read)
+
+
+def _of_release(folder: Path, history: History, lines: object) -> History:
+    """The run of a ledger that ends at a stated line: other runs are releases of their own."""
+    entries = ledger.entries(folder / storage.LEDGER)[: lines if isinstance(lines, int) else None]
+    own = [entry for entry in entries if entry.run == ledger.last_run(entries)]
+    return replace(history, steps=ledger.process(own).describe(), notes=())
 
 
 def _claim(statement: Mapping[str, object]) -> list[Fact]:

@@ -132,6 +132,11 @@ def require_auditable(plan: Plan) -> None:
             f"{recipe}: adapt releases a count beside the gradients, which canaries do not test. Audit the recipe "
             f"without privacy.adapt, at a fixed norm"
         )
+    if private.correlated is not None:
+        raise Unsupported(
+            f"{recipe}: the scores of an audit take the noise of each step for independent, and this training has "
+            f"correlated noise. Audit the recipe with noise: rounded"
+        )
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise Unsupported("an audit reads the sums of one process; run it without torchrun")
     if private.delta is None:

@@ -24,6 +24,7 @@ from wpriv.training.engine.early_stop import Looks
 from wpriv.training.engine.sampler import Indices
 from wpriv.training.engine.update_rules import Updates
 from wpriv.training.noise.noise_stream import Noise
+from wpriv.training.noise.recursion import Recursion
 from wpriv.training.noise.release import Bounded, add_noise
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Schedule:
         run: the number of the run in its ledger, which a fork increases. every: seconds between checkpoints.
         exact: sums and noise without floating-point error, see ``release.add_noise``.
         average: the average of the weights that is kept, if any. looks: at test records, to end early.
+        paid: the digest of the entry of an organisation's ledger that pays for it.
+        recursion: of noise that is correlated between steps; then a record has the same place in every pass.
     """
 
     sampling: Sampling
@@ -65,6 +68,8 @@ class Schedule:
     exact: bool = False
     average: Average | None = None
     looks: Looks | None = None
+    paid: str = ""
+    recursion: Recursion | None = None
 
     def __post_init__(self) -> None:
         if self.step is None:

@@ -265,14 +265,14 @@ class Engine(TrainingState):
 
     def _gradient_step(self, indices: Indices, settings: str) -> Tensor:
         """Aggregate the gradients of some records, add noise and update the weights."""
-        plan = self.schedule
+        plan, noise = self.schedule, self.correlated or self.noise
         assert self.job.aggregate is not None
         private = plan.step is not None
         if self.job.divided:
             self._spend(settings)  # before any process has its part of the sum
             batch = self._accounted(self.job.aggregate(indices))
             diagnostics, places = batch.diagnostics, sharding.coordinates(self.weights)
-            parts = add_noise(batch.total, plan.multiplier, self.noise, private=private, coordinates=places)
+            parts = add_noise(batch.total, plan.multiplier, noise, private=private, coordinates=places)
         else:
             batch = self._accounted(self.job.aggregate(distributed.own_share(indices)))
             self._spend(settings)  # a step whose loss failed has released nothing
@@ -282,7 +282,7 @@ class Engine(TrainingState):
             further = batch.total.parts[len(self.weights) :]
             parts = [part.new_empty(part.shape) for part in (*self.weights, *further)]
             if distributed.is_main():
-                parts = add_noise(total, plan.multiplier, self.noise, private=private, exact=plan.exact)
+                parts = add_noise(total, plan.multiplier, noise, private=private, exact=plan.exact)
             parts = distributed.broadcast_tensors(parts)
             if self.job.adaptive is not None:
                 parts = self.job.adaptive.detach(parts)

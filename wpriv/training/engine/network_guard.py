@@ -109,17 +109,22 @@ def _sample(parameter: Tensor) -> Tensor:
 def _is_close(weight: Tensor, change: Change) -> bool:
     """Return whether a weight was made from a trained one: by a small change, an average, or a few further steps.
 
-    Of both weights the part along the one that the training began from is removed. What is left of the trained one is
-    mostly noise, to which new weights are as unlikely to point as to any direction: by the square of a cosine s in m
-    dimensions with the probability I_(1-s)((m-1)/2, 1/2). Weights that began in the same place and were changed
-    by something else are not close either.
+    Of both weights the parts along the one that the training began from and along the constant one are removed. What
+    is left of the trained one is mostly noise, to which new weights are as unlikely to point as to any direction: by
+    the square of a cosine s in m dimensions with the probability I_(1-s)((m-1)/2, 1/2). Weights that began in the same
+    place and were changed by something else are not close either. The constant direction is no evidence: layers of
+    normalization begin at it, and a first step of Adam, which moves each number by the rate up or down, may lead there.
     """
     from scipy.special import betainc
 
-    trained, present = (_without(vector, change.first) for vector in (change.last, weight))
+    constant = torch.ones_like(weight)
+    begun = _without(change.first, constant)
+    trained, present = (_without(_without(vector, constant), begun) for vector in (change.last, weight))
     size, length = float(trained @ trained), float(present @ present)
-    dimensions = len(weight) - 1
-    if dimensions < 2 or not size or length <= 1e-20 * float(weight @ weight) or float(trained @ present) <= 0:
+    # what rounding leaves of a vector points nowhere
+    empty = size <= 1e-20 * float(change.last @ change.last) or length <= 1e-20 * float(weight @ weight)
+    dimensions = len(weight) - 2
+    if dimensions < 2 or empty or float(trained @ present) <= 0:
         return False
     rest = _without(present, trained)
     unlike = float(rest @ rest) / length

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from wpriv.accounting.mechanisms.gauss import Gauss
+from wpriv.accounting.mechanisms.matrix_gauss import MatrixGauss
 from wpriv.config.train_schema import Train
 from wpriv.core.kinds import Sampling, default_adjacency
 from wpriv.core.mechanism import Mechanism
@@ -55,6 +56,11 @@ ONE_RECORD = "one training record with its label"
 ONE_PERSON = (
     "one person with all training records of theirs, of which at most {limit} are used: a record is a person here"
 )
+IN_BINS = (
+    "before the training every record draws one of the 1 / rate bins, uniformly and independently of all others, and "
+    "keeps it: it takes part in the step of its bin in every pass and in no other step; a step may be empty; sums are "
+    "divided by the expected batch"
+)
 NO_PRIVACY = "a training without privacy releases nothing that could be accounted for"
 
 
@@ -73,6 +79,7 @@ class ReleaseSpec:
         once: one release in the whole run, and post-processing from then on.
         persons: whether several records of one person may be accounted for together: each record adds to the sum by
             itself, and is drawn like all others.
+        strategy: of noise that is correlated between steps; "" for independent noise.
         covered, not_covered: lines of the statement for this task alone.
     """
 
@@ -88,6 +95,7 @@ class ReleaseSpec:
     drawn: str = ""
     once: bool = False
     persons: bool = False
+    strategy: str = ""
     covered: tuple[str, ...] = ()
     not_covered: tuple[str, ...] = ()
 
@@ -131,8 +139,9 @@ def gradients(train: Train, records: int) -> ReleaseSpec:
     norm = private.bound
     limit = train.data.parameters().get("max_per_person")
     words = ("the mean gradient of a batch", "the clipped mean") if mean else (_clipped(train), ReleaseSpec.of)
+    strategy = "" if private.correlated is None else private.correlated.name
     return ReleaseSpec(
-        partial(gauss, unit),
+        partial(matrix_gauss, strategy, unit) if strategy else partial(gauss, unit),
         sampling,
         batch,
         adjacency,
@@ -141,12 +150,19 @@ def gradients(train: Train, records: int) -> ReleaseSpec:
         *words,
         unit=ONE_PERSON.format(limit=limit) if limit else ONE_RECORD,
         persons=not mean and not limit,
+        drawn=IN_BINS if strategy else "",
+        strategy=strategy,
     )
 
 
 def gauss(sensitivity: float, multiplier: float) -> Gauss:
     """Return normal noise of ``multiplier`` times the sensitivity; a partial of it can be stored, unlike a lambda."""
     return Gauss(multiplier * sensitivity, sensitivity)
+
+
+def matrix_gauss(strategy: str, sensitivity: float, multiplier: float) -> MatrixGauss:
+    """Return correlated normal noise: Z has ``multiplier`` times the sensitivity of one step."""
+    return MatrixGauss(multiplier * sensitivity, strategy, sensitivity=sensitivity)
 
 
 def _clipped(train: Train) -> str:

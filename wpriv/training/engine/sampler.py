@@ -70,7 +70,12 @@ class AllocationSampler(Sampler):
 
     The step of each record is drawn at the beginning of a pass, and kept in 1, 2 or 4 bytes a record. The state is that
     of the generator before this draw and the number of steps since, from which the same pass is drawn again.
+
+    Args:
+        once: draw them at the beginning of the first pass alone: a record has the same step in every pass, its bin.
     """
+
+    once: bool = False
 
     _before_pass: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     _steps_drawn: int = field(default=0, repr=False, compare=False)
@@ -79,7 +84,8 @@ class AllocationSampler(Sampler):
     def draw(self) -> Indices:
         """Return the places of the records that drew the next step, in ascending order; maybe none."""
         if self._step_of is None or self._steps_drawn == self.sampling.pass_steps:
-            self._step_of = self._next_pass()
+            if self._step_of is None or not self.once:
+                self._step_of = self._next_pass()
             self._steps_drawn = 0
         places = np.flatnonzero(self._step_of == self._steps_drawn)
         self._steps_drawn += 1
@@ -131,13 +137,19 @@ class DrawnAhead(Sampler):
 
 
 def sampler(
-    sampling: Sampling, records: int, batch: float, rng: np.random.Generator, groups: Sequence[tuple[Indices, int]] = ()
+    sampling: Sampling,
+    records: int,
+    batch: float,
+    rng: np.random.Generator,
+    groups: Sequence[tuple[Indices, int]] = (),
+    *,
+    once: bool = False,
 ) -> Sampler:
     """Return a sampler of ``batch`` of ``records`` records per step, on average where batches have random sizes.
 
     Args:
         batch: with random allocation records / t, for passes of t steps. groups: see ``Sampler``; the accounted rate is
-            that of the group with the largest one.
+            that of the group with the largest one. once: see ``AllocationSampler``.
     """
     if groups:
         return Sampler(sampling, records, batch, rng, _validated(sampling, groups))
@@ -148,7 +160,9 @@ def sampler(
         raise UsageError(
             f"the sampling rate of {batch:g} of {records} records is {batch / records:g}; found {sampling.rate:g}"
         )
-    return (AllocationSampler if allocated else Sampler)(sampling, records, batch, rng)
+    if allocated:
+        return AllocationSampler(sampling, records, batch, rng, once=once)
+    return Sampler(sampling, records, batch, rng)
 
 
 def _validated(sampling: Sampling, groups: Sequence[tuple[Indices, int]]) -> tuple[tuple[Indices, int], ...]:

@@ -25,7 +25,7 @@ from wpriv.training.engine.job import Job, Schedule
 from wpriv.training.engine.sampler import Sampler, sampler
 from wpriv.training.engine.saved_weights import CHECKPOINT, DIAGNOSTICS, LEDGER, MODEL, inherit
 from wpriv.training.engine.update_rules import UpdateRule
-from wpriv.training.noise.noise_stream import Noise
+from wpriv.training.noise.noise_stream import CorrelatedNoise, Noise
 
 
 class WeightAverage:
@@ -96,8 +96,10 @@ class TrainingState:
     ):
         self.job, self.schedule, self.folder, self.device, self.identity = job, schedule, folder, device, identity
         generator = sampling_generator(seeds)
-        self.sampler: Sampler = sampler(schedule.sampling, schedule.records, schedule.batch, generator, job.groups)
+        drawn = (schedule.sampling, schedule.records, schedule.batch)
+        self.sampler: Sampler = sampler(*drawn, generator, job.groups, once=schedule.recursion is not None)
         self.noise = Noise(seeds.noise, device)
+        self.correlated = None if schedule.recursion is None else CorrelatedNoise(schedule.recursion, self.noise)
         self.weights = [p for p in job.model.parameters() if p.requires_grad]
         self.optimizers = job.optimizers
         if not (self.optimizers or job.hosted):
@@ -128,7 +130,7 @@ class TrainingState:
         self.ledger: Ledger | None = None
         if distributed.is_main():
             planned, words = self._releases(schedule.steps), {"adjacency": schedule.adjacency, "stream": self.stream}
-            self.ledger = Ledger(folder / LEDGER, schedule.run, planned, resume=resume, **words)
+            self.ledger = Ledger(folder / LEDGER, schedule.run, planned, resume=resume, paid=schedule.paid, **words)
             if schedule.looks is not None and schedule.looks.step is not None:
                 most = schedule.looks.most
                 self.looks_ledger = Ledger(folder / LOOKS, schedule.run, most, resume=resume, **words)
@@ -239,6 +241,7 @@ class TrainingState:
             **({} if self.job.adaptive is None else {"clip_norm": self.job.adaptive.norm}),
             **({} if self.job.scheduler is None else {"scheduler": self.job.scheduler.state_dict()}),
             **({} if self.watch is None else {"best": self.watch.best, "waited": self.watch.waited}),
+            **({} if self.correlated is None else {"correlated": self.correlated.state()}),
         }
 
     def _weights(self) -> dict[str, Any]:
@@ -275,6 +278,8 @@ class TrainingState:
         self._restore_weights(stored)
         self.sampler.restore(stored["sampler"])
         self.noise.restore(stored["noise"])
+        if self.correlated is not None:
+            self.correlated.restore(stored["correlated"])
         torch.set_rng_state(stored["torch"].cpu())
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(stored["cuda"].cpu(), self.device)
@@ -325,6 +330,7 @@ class TrainingState:
         adapted = {} if self.job.adaptive is None else {"clip_norm": float}
         scheduled = {} if self.job.scheduler is None else {"scheduler": dict}
         looked = {} if self.watch is None else {"best": float, "waited": int}
+        looked |= {} if self.correlated is None else {"correlated": dict}
         checkpoint.require(stored, path, checkpoint.METRICS | averaged | augmented | adapted | scheduled | looked)
         if (stored["identity"], stored["run"]) != (self.identity, self.schedule.run):
             raise UsageError(

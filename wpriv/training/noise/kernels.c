@@ -260,17 +260,24 @@ static void add_to_parts(const double *noise, int64_t n, int64_t place, int64_t 
 }
 
 /* Do what normal_pairs and rounded_sum do, for n pairs whose first numbers belong to the coordinates from `place` on
-   and their second ones to those from place + n on, a few at a time, so that the noise stays in the first cache. */
-void noisy_sum(int64_t n, const int32_t *high, const int32_t *low, const int32_t *turn, const int32_t *fine,
-               double scale, double grid, int64_t place, const int64_t *ends, int64_t parts,
-               const float *const *values, float *const *results) {
-    double pairs[2][TOGETHER], lengths[TOGETHER];
+   and their second ones to those from place + n on, a few at a time, so that the noise stays in the first cache. The
+   noise is the sum of some draws, each of which has four rows of bits and a scale. */
+void noisy_sum(int64_t n, int64_t draws, const int32_t *const *bits, const double *scales, double grid, int64_t place,
+               const int64_t *ends, int64_t parts, const float *const *values, float *const *results) {
+    double pairs[2][TOGETHER], more[2][TOGETHER], lengths[TOGETHER];
     int64_t part[2] = {0, 0};
     for (int side = 0; side < 2; side++)
         while (part[side] < parts && ends[part[side]] <= place + side * n) part[side]++;
     for (int64_t i = 0; i < n; i += TOGETHER) {
         const int64_t count = n - i < TOGETHER ? n - i : TOGETHER;
-        normal_pairs(count, high + i, low + i, turn + i, fine + i, scale, pairs[0], pairs[1], lengths);
+        for (int64_t d = 0; d < draws; d++) {
+            const int32_t *const *row = bits + 4 * d;
+            double(*to)[TOGETHER] = d ? more : pairs;
+            normal_pairs(count, row[0] + i, row[1] + i, row[2] + i, row[3] + i, scales[d], to[0], to[1], lengths);
+            if (d)
+                for (int side = 0; side < 2; side++)
+                    for (int64_t k = 0; k < count; k++) pairs[side][k] += more[side][k];
+        }
         for (int side = 0; side < 2; side++)
             add_to_parts(pairs[side], count, place + side * n + i, part + side, ends, parts, values, grid, results);
     }

@@ -112,9 +112,8 @@ def normal_pairs(
 
 def noisy_sum(
     functions: ctypes.CDLL,
-    words: Tensor,
-    fine: Tensor,
-    scale: float,
+    draws: Sequence[tuple[Tensor, Tensor]],
+    scales: Sequence[float],
     grid: float,
     place: int,
     parts: Sequence[Tensor],
@@ -123,16 +122,19 @@ def noisy_sum(
     """Write ``grid * round(noise + part / grid)`` for the normal numbers of a piece, without keeping them.
 
     Args:
-        words, fine: as for ``normal_pairs``; only the low 31 bits of U are used.
+        draws: words and fine, as for ``normal_pairs``, of each draw that the noise is the sum of; only the low 31 bits
+            of U are used. scales: of the draws.
         place: the coordinate, of all parts one after another, to which the first number belongs; the first numbers of
             all pairs come before the second ones.
         parts, results: float32, each together in memory; coordinates behind their end are left out.
     """
     ends = (ctypes.c_int64 * len(parts))(*itertools.accumulate(part.numel() for part in parts))
     values, sums = ((ctypes.c_void_p * len(parts))(*(each.data_ptr() for each in group)) for group in (parts, results))
-    bits = [_address(row) for row in (*words, fine)]
-    numbers = (ctypes.c_double(scale), ctypes.c_double(grid), ctypes.c_int64(place))
-    functions.noisy_sum(ctypes.c_int64(len(fine)), *bits, *numbers, ends, ctypes.c_int64(len(parts)), values, sums)
+    rows = [row.data_ptr() for words, fine in draws for row in (*words, fine)]
+    bits, factors = (ctypes.c_void_p * len(rows))(*rows), (ctypes.c_double * len(draws))(*scales)
+    sizes = (ctypes.c_int64(len(draws[0][1])), ctypes.c_int64(len(draws)))
+    numbers = (bits, factors, ctypes.c_double(grid), ctypes.c_int64(place))
+    functions.noisy_sum(*sizes, *numbers, ends, ctypes.c_int64(len(parts)), values, sums)
 
 
 def _address(tensor: Tensor) -> ctypes.c_void_p:
@@ -160,9 +162,14 @@ def _agree_on_pairs(functions: ctypes.CDLL) -> bool:
     grid, value = 2.0**-20, torch.linspace(-3.0, 3.0, 8000, dtype=torch.float32)
     parts = (value[:3000], value[3000:3001], value[3001:])
     sums = torch.empty_like(value)
-    noisy_sum(functions, words[:3], words[3], 1 / grid, grid, 0, parts, (sums[:3000], sums[3000:3001], sums[3001:]))
-    normal_pairs(functions, words[:3], words[3], 1 / grid, numbers[:2], numbers[2])
-    rounded = ((numbers[:2].reshape(-1)[:8000] + value / grid).round() * grid).float()
+    draws = [(words[:3], words[3]), (words[:3].flip(1).contiguous(), words[3])]
+    results = (sums[:3000], sums[3000:3001], sums[3001:])
+    noisy_sum(functions, draws, (1 / grid, -0.5 / grid), grid, 0, parts, results)
+    noise = torch.zeros(8192, dtype=torch.float64)
+    for (high, fine), scale in zip(draws, (1 / grid, -0.5 / grid), strict=True):
+        normal_pairs(functions, high, fine, scale, numbers[:2], numbers[2])
+        noise += numbers[:2].reshape(-1)
+    rounded = ((noise[:8000] + value / grid).round() * grid).float()
     return accurate and torch.equal(sums, rounded)
 
 

@@ -13,15 +13,17 @@ import ctypes
 import functools
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from wpriv.errors import UsageError
-from wpriv.randomness import KEY_BYTES, Keystream, new_key
+from wpriv.randomness import BLOCK_BYTES, KEY_BYTES, Keystream, new_key
 from wpriv.training.noise import library
+from wpriv.training.noise.recursion import Recursion
 
 # --- rounding that float64 cannot decide: interval arithmetic on uniform numbers drawn bit by bit ---
 #
@@ -99,6 +101,7 @@ COMPILE = 2**13
 # counters of a key: from 0 the next key and the words of all draws, from FINE the low bits of angles, from MORE the
 # further bits for ``rounded_normal``
 FINE, MORE = 2**127, 2**127 + 2**126
+KEY_BLOCKS = KEY_BYTES // BLOCK_BYTES
 # the largest standard deviation of ``rounded_normal``
 MAX_DEVIATION = 2.0**37
 # bound on the error of a normal number in float64 with U in [2^-24, 1 - 2^-16]; see ``Noise.rounded_normal``
@@ -206,7 +209,9 @@ class Noise:
                 piece.numbers[side, pair] = self._round_exactly(piece, side, pair, deviation, key)
         return numbers[:count]
 
-    def noisy_sum(self, parts: Sequence[Tensor], scale: float, grid: float) -> list[Tensor] | None:
+    def noisy_sum(
+        self, parts: Sequence[Tensor], scale: float, grid: float, earlier: Sequence[tuple[float, str]] = ()
+    ) -> list[Tensor] | None:
         """Return ``grid * round(part / grid + z)`` of all parts, z being one draw of ``normal`` with this scale.
 
         The compiled functions make it in one pass, without keeping the noise; None where they cannot, and then nothing
@@ -214,6 +219,7 @@ class Noise:
 
         Args:
             parts: on this device. grid: a power of two.
+            earlier: scales of draws from earlier states, see ``state``, which are made again and added to z.
         """
         count = sum(part.numel() for part in parts)
         functions = self._functions((count + 1) // 2)
@@ -221,8 +227,14 @@ class Noise:
             return None
         results = [torch.empty(part.shape, dtype=part.dtype, device=self.device) for part in parts]
         values = [part.detach().contiguous() for part in parts]
-        for start, words, fine in self._bits(self._key, self._next_stream(), (count + 1) // 2):
-            library.noisy_sum(functions, words, fine, scale, grid, 2 * start, values, results)
+        keys = [bytes.fromhex(state) for _, state in earlier]
+        draws = [self._bits(self._key, self._next_stream(), (count + 1) // 2)]
+        # the words behind those of the next key
+        draws += [self._bits(key, Keystream(key, KEY_BLOCKS), (count + 1) // 2, f" {n}") for n, key in enumerate(keys)]
+        scales = [scale, *(weight for weight, _ in earlier)]
+        for pieces in zip(*draws, strict=True):
+            bits = [(words, fine) for _, words, fine in pieces]
+            library.noisy_sum(functions, bits, scales, grid, 2 * pieces[0][0], values, results)
         return results
 
     def uniform(self, count: int) -> Tensor:
@@ -264,7 +276,7 @@ class Noise:
         """Return the compiled functions where a draw of so many pairs is worth them."""
         return library.library() if self.device.type == "cpu" and pairs >= COMPILE else None
 
-    def _bits(self, key: bytes, stream: Keystream, total: int) -> Iterator[tuple[int, Tensor, Tensor]]:
+    def _bits(self, key: bytes, stream: Keystream, total: int, name: str = "") -> Iterator[tuple[int, Tensor, Tensor]]:
         """Yield the bits of a number of pairs a piece at a time: the first pair, ``Piece.words``, and ``Piece.fine``.
 
         The highest bit of each half of U is random too, and not part of it.
@@ -272,7 +284,8 @@ class Noise:
         fine_stream = Keystream(key, FINE)
         for start in range(0, total, PAIRS):
             n = min(PAIRS, total - start)
-            yield start, self._words(stream, 3 * n).view(3, n), self._words(fine_stream, n, "fine")
+            words = self._words(stream, 3 * n, f"words{name}").view(3, n)
+            yield start, words, self._words(fine_stream, n, f"fine{name}")
 
     def _round_exactly(self, piece: Piece, side: int, pair: int, deviation: float, key: bytes) -> int:
         """Return the first (side 0) or second rounded number of a pair, from as many bits as it takes."""
@@ -307,3 +320,89 @@ class Noise:
         if name not in self._buffers:
             self._buffers[name] = torch.empty(count, dtype=dtype, device=device)
         return self._buffers[name]
+
+
+class CorrelatedNoise:
+    """Noise that is correlated between steps: each draw is that of the next step of a training.
+
+    The training releases C x + Z row by row, so that the sum x_t of step t gets the noise w_t = (C^-1 Z)_t. Of earlier
+    z only the states of the source are kept, from which they are drawn again, or a few vectors (``Recursion``).
+
+    All draws have as many numbers. The state of the last ``len(recursion.draws) - 1`` steps remains until it is not
+    needed any more: whoever reads it knows that part of the noise, as with the key of the noise to come.
+
+    Args:
+        source: the independent noise; other draws may come between, such as that of counts of test records.
+    """
+
+    def __init__(self, recursion: Recursion, source: Noise):
+        self.recursion, self.source, self.again = recursion, source, Noise(device=source.device)
+        # states of the source before the last draws, the last first; and vectors, in standard deviations of z
+        self.keys: list[str] = []
+        self.vectors: list[Tensor] = []
+
+    def state(self) -> dict[str, Any]:
+        """Return what ``restore`` continues from, beside the state of the source."""
+        form = self.recursion
+        numbers = [*form.draws, *form.memory, *(number for pair in form.buffers for number in pair)]
+        return {"keys": self.keys, "vectors": self.vectors, "recursion": numbers}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from a saved state.
+
+        Raises:
+            UsageError: it has the noise of another recursion.
+        """
+        numbers = self.state()["recursion"]
+        if not np.allclose(np.array([0.0, *state["recursion"]]), [0.0, *numbers], rtol=1e-9, atol=0):
+            raise UsageError(
+                "the coefficients of the strategy are not those of the checkpoint, so that the noise would not cancel "
+                "as it is accounted for. Continue with the software that began it, or with `fork=True`"
+            )
+        self.keys, self.vectors = list(state["keys"]), list(state["vectors"])
+
+    def normal(self, count: int, scale: float = 1.0, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Return [count] numbers of the next step's noise, for z of standard deviation ``scale``."""
+        return self._next(lambda noise, weight: noise.normal(count, weight, torch.float64), scale).to(dtype)
+
+    def normal_at(self, places: Sequence[tuple[int, int]], count: int, scale: float = 1.0) -> Tensor:
+        """Return some of the numbers of ``normal(count, scale)`` in float64; see ``Noise.normal_at``."""
+        return self._next(lambda noise, weight: noise.normal_at(places, count, weight), scale)
+
+    def noisy_sum(self, parts: Sequence[Tensor], scale: float, grid: float) -> list[Tensor] | None:
+        """Return the rounded sums of ``Noise.noisy_sum`` with the next step's noise, where no vector is kept."""
+        if self.recursion.vectors:
+            return None
+        first, *others = self.recursion.draws
+        earlier = [(weight * scale, key) for weight, key in zip(others, self.keys, strict=False)]
+        state = self.source.state()
+        sums = self.source.noisy_sum(parts, first * scale, grid, earlier)
+        if sums is not None:
+            self._note(state)
+        return sums
+
+    def _next(self, draw: Callable[[Noise, float], Tensor], scale: float) -> Tensor:
+        """The next step's noise, for z of standard deviation ``scale``; ``draw`` draws z of a weight from a source."""
+        state, form = self.source.state(), self.recursion
+        noise = draw(self.source, form.draws[0])
+        for weight, key in zip(form.draws[1:], self.keys, strict=False):
+            self.again.restore(key)
+            noise.add_(draw(self.again, weight))
+        self._note(state)
+        if not form.vectors:
+            return noise.mul_(scale)
+        for weight, vector in zip(form.memory, self.vectors, strict=False):
+            noise.add_(vector, alpha=weight)
+        if form.memory:
+            self.vectors = [noise, *self.vectors][: len(form.memory)]
+            return noise * scale
+        vectors = self.vectors or [torch.zeros_like(noise) for _ in form.buffers]
+        total = noise.clone()
+        for (weight, decay), vector in zip(form.buffers, vectors, strict=True):
+            total.add_(vector, alpha=weight)
+            torch.add(noise, vector, alpha=decay, out=vector)
+        self.vectors = vectors
+        return total.mul_(scale)
+
+    def _note(self, state: str) -> None:
+        self.keys = [state, *self.keys][: len(self.recursion.draws) - 1]

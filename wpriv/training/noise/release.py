@@ -16,7 +16,7 @@ from torch import Tensor
 
 from wpriv.core.kinds import STANDARD_ADJACENCIES, Adjacency
 from wpriv.errors import Unsupported, UsageError
-from wpriv.training.noise.noise_stream import Noise
+from wpriv.training.noise.noise_stream import CorrelatedNoise, Noise
 
 GRID_BITS = 20
 # the smallest standard deviation of noise, whose grid is a normal number of float64
@@ -95,7 +95,7 @@ class Bounded:
 def add_noise(
     total: Bounded,
     sigma: float,
-    noise: Noise | None = None,
+    noise: Noise | CorrelatedNoise | None = None,
     *,
     private: bool = True,
     exact: bool = False,
@@ -111,7 +111,8 @@ def add_noise(
     Args:
         total: the sum; its parts share one precision and one device.
         sigma: the noise multiplier, > 0; 0 is allowed where ``private`` is false, for training without privacy.
-        noise: its source, on the device of the parts; by default under a new key from the operating system.
+        noise: its source, on the device of the parts; by default under a new key from the operating system. With
+            correlated noise ``sigma`` is that of the independent noise that it is made of.
         exact: release the Gaussian mechanism without any floating-point error.
         coordinates: where the parts are only some coordinates of the released vector: their places in it, and its
             length. The noise is that of these coordinates in a release of the whole vector.
@@ -158,8 +159,12 @@ def add_noise(
             sums = source.noisy_sum(total.parts, deviation / grid, grid)
             if sums is not None:
                 return sums
-        draw = _exact_noise if exact else _real_noise
-        grid, numbers = draw(total, sigma, source, sum(sizes))
+        if not exact:
+            grid, numbers = _real_noise(total, sigma, source, sum(sizes))
+        elif isinstance(source, CorrelatedNoise):
+            raise Unsupported("noise: exact is proven for independent noise of each step. Use rounded")
+        else:
+            grid, numbers = _exact_noise(total, sigma, source, sum(sizes))
     shares = torch.split(numbers, sizes)
     return [_rounded_sum(share, part, grid, exact, dtype) for share, part in zip(shares, total.parts, strict=True)]
 
@@ -184,7 +189,7 @@ def exact_form(total: Bounded, sigma: float, count: int) -> tuple[float, float]:
     return grid, sigma * (total.sensitivity + added) * (1 + 2.0**-50)
 
 
-def _real_noise(total: Bounded, sigma: float, noise: Noise, count: int) -> tuple[float, Tensor]:
+def _real_noise(total: Bounded, sigma: float, noise: Noise | CorrelatedNoise, count: int) -> tuple[float, Tensor]:
     """Return the grid, and normal noise in multiples of it, in float64 and not rounded yet."""
     deviation = sigma * total.sensitivity
     grid = grid_of(deviation)

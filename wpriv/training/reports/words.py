@@ -153,6 +153,9 @@ def rule(noise: Noise) -> str:
 
 def deviation(noise: Noise, largest: str = "") -> str:
     """Return the standard deviation of the noise."""
+    if noise.strategy is not None:
+        z = f"Z of standard deviation {noise.standard_deviation:g}"
+        return f"row t of C^-1 Z in step t, {z}, strategy C = {noise.strategy} ({noise.earlier}),"
     if noise.rule != "adaptive":
         return f"standard deviation {noise.standard_deviation:g}{largest}"
     unit = noise.sensitivity / noise.clip
