@@ -15,9 +15,9 @@ EPOCHS = 10
 JOBS = (
     *(("column", 10, 6.0, delta) for delta in (1e-5, 1e-8, 1e-12)),
     *(("column", 10, 3.0, delta) for delta in (1e-5, 1e-8)),
-    *((name, 10, 6.0, delta) for name in ("banded:4", "bisr", "lambda:.9", "blt") for delta in (1e-5, 1e-8)),
+    *((name, 10, 6.0, delta) for name in ("bsr:4", "banded:4", "bisr", "lambda:.9", "blt") for delta in (1e-5, 1e-8)),
     ("column", 100, 3.0, 1e-5),
-    *((name, 100, 6.0, 1e-5) for name in ("column", "banded:4", "bisr", "lambda:.9", "blt")),
+    *((name, 100, 6.0, 1e-5) for name in ("column", "bsr:4", "bisr", "lambda:.9", "blt")),
     ("column", 100, 6.0, 1e-8),
 )
 QUICK = (("banded:2", 4, 4.0, 1e-5),)

@@ -68,7 +68,7 @@ def random_job(seed):
     matrix = (
         sum(np.diag(np.full(size - k, v), -k) for k, v in enumerate(column / np.linalg.norm(column)))
         if kind == "column" or size < 5
-        else toeplitz(str(kind), size, epochs).matrix()
+        else toeplitz(str(kind), size, bins).matrix()
     )
     sigma = float(random.uniform(0.6, 2.5) * math.sqrt(epochs) * random.choice([1.0, 1.5]))
     return matrix, bins, epochs, sigma, float(random.choice([1e-4, 1e-5, 1e-6, 1e-8, 1e-10, 1e-12]))
