@@ -1,8 +1,9 @@
 """``python -m benchmarks [--quick] [--jobs TEXT] [--programs A,B] [--out DIR]``: accounting by wpriv and its peers.
 
 ``python -m benchmarks transport``, ``sinkhorn``, ``training``, ``gradient``, ``attacks``, ``allocation``,
-``correlated``, ``accountants``, ``verifier``, ``truth``, ``audits`` or ``ledger`` runs another one, in the file of that
-name. Tables are printed as Markdown, and with ``--out`` also written to DIR/benchmarks.md and DIR/benchmarks.csv.
+``correlated``, ``balls_in_bins``, ``accountants``, ``verifier``, ``truth``, ``audits``, ``ledger`` or ``releases``
+runs another one, in the file of that name. Tables are printed as Markdown, and with ``--out`` also written to
+DIR/benchmarks.md and DIR/benchmarks.csv.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from benchmarks.programs import PROGRAMS
 
 QUICK = Limits(repeats=3, seconds=5, total=3)
 PARTS = (
-    *("transport", "sinkhorn", "training", "gradient", "attacks", "allocation", "correlated"),
-    *("accountants", "verifier", "truth", "audits", "ledger"),
+    *("transport", "sinkhorn", "training", "gradient", "attacks", "allocation", "correlated", "balls_in_bins"),
+    *("accountants", "verifier", "truth", "audits", "ledger", "releases"),
 )
 SLOW = ("prv_accountant", "opacus")
 

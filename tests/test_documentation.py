@@ -45,7 +45,7 @@ def relative(path: Path) -> str:
 def data_sets() -> frozenset[str]:
     """Return the names of the data sets that this machine has, and of the other libraries that pages call."""
     found = {str(row["name"]) for row in list_data.listing(None) if row["status"] == "found"}
-    return frozenset(found | {name for name in ("opacus", "dp_accounting") if find_spec(name) is not None})
+    return frozenset(found | {name for name in ("opacus", "dp_accounting", "sqlglot") if find_spec(name) is not None})
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ power series. The noise of the sum of the first steps is then B Z with the coeff
 
 The *loss* of a strategy is the error of these prefix sums at sensitivity 1: the sensitivity of C times the standard
 deviation of the noise, either the largest of all steps (max) or its root mean square (mean). docs/theory/bands.md has
-the sensitivity, docs/guides/persons-and-batches.md an example.
+the sensitivity, docs/guides/correlated-noise.md what the losses mean.
 """
 
 from __future__ import annotations

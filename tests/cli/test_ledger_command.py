@@ -106,6 +106,14 @@ def test_a_limit_is_lowered_and_raised_to_its_ceiling(capsys):
     assert call(capsys, f"ledger migrate {URL} --backup b.jsonl")[0] == 2
 
 
+@pytest.mark.parametrize("expires", ["0", "-1", "1e300", "nan"])
+def test_a_reservation_needs_seconds_in_which_it_may_begin(capsys, expires):
+    call(capsys, f"ledger init {URL} --eps 1 --delta 1e-6")
+    code, out, err = call(capsys, f'ledger reserve {URL} "gauss sigma=100" --expires {expires}')
+    assert (code, out) == (2, "")
+    assert "--expires" in err
+
+
 def test_reserve_begin_and_end(capsys):
     call(capsys, f"ledger init {URL} --eps 1 --delta 1e-6")
     assert call(capsys, f'ledger reserve {URL} "laplace scale=20" --key k --expires 60')[0] == 0

@@ -215,6 +215,15 @@ def test_a_declared_plan_beyond_the_limit_is_refused():
         gaussian_budget(1.0, 1e-6, Process((Step(Gauss(sigma=1), 121, Poisson(0.01)),)))
 
 
+@pytest.mark.parametrize("rule", ["residue", "gauss", "union"])
+def test_limits_beyond_the_range_of_floating_point_are_refused_by_name(rule):
+    with pytest.raises(Unsupported, match="kept up to eps = 100"):
+        filters.of_limit(Limit(1000.0, 1e-6), rule)
+    with pytest.raises(Unsupported, match="kept up to 10"):
+        filters.of_limit(Limit(mu=11), rule)
+    assert filters.of_limit(Limit(1000.0, 1e-6), "basic")
+
+
 def test_pld_is_refused_as_a_rule_by_name():
     with pytest.raises(UsageError, match="pld is no rule"):
         filters.of_limit(ONE, "pld")
@@ -236,7 +245,13 @@ def test_a_release_without_a_charge_is_refused_by_name(rule, step, words):
         charges.of_unit(unit, by, 0)
 
 
-@pytest.mark.parametrize("given", [{}, {"eps": 1}, {"rho": 1, "mu": 1}, {"rho": -1}, {"eps": 1, "delta": 1}])
+@pytest.mark.parametrize(
+    "given",
+    [
+        *({}, {"eps": 1}, {"rho": 1, "mu": 1}, {"rho": -1}, {"eps": 1, "delta": 1}),
+        *({"eps": 1e-300, "delta": 1e-6}, {"eps": 1, "delta": 1e-300}, {"rho": 1e300}, {"mu": 1e-200}),
+    ],
+)
 def test_a_limit_is_one_of_three(given):
     with pytest.raises(UsageError, match="limit"):
         Limit(**given)

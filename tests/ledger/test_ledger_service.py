@@ -15,6 +15,7 @@ import pytest
 
 from wpriv import Gauss, Laplace, Process, Step
 from wpriv.errors import CheckFailed, MissingResource, UsageError
+from wpriv.ledger import store
 from wpriv.ledger.filters import UNITS, Limit
 from wpriv.ledger.reading import import_entries, migrate
 from wpriv.ledger.service import Ledger, Refused
@@ -136,6 +137,20 @@ def test_a_reservation_that_has_expired_gives_its_charge_back(url):
         assert ledger.spend("gauss sigma=100 n=560").state == "begun"
         with pytest.raises(CheckFailed, match="is expired"):
             ledger.begin("slow")
+        ledger.check()
+
+
+def test_a_clock_that_goes_back_ends_no_reservation_and_no_entry_is_earlier_than_the_one_before(tmp_path, monkeypatch):
+    with made(f"sqlite:///{tmp_path}/b.db") as ledger:
+        ledger.reserve("laplace scale=20", key="a", expires=3600)
+        monkeypatch.setitem(store._NOW, "sqlite", "SELECT '2001-01-01T00:00:00.000Z'")
+        ledger.spend("gauss sigma=100")
+        ledger.begin("a")
+        monkeypatch.undo()
+        with ledger.store.transaction(write=False) as connection:
+            times = [entry.time for entry in ledger.store.entries(connection)]
+        assert times == sorted(times)
+        assert times[0] > "2020"
         ledger.check()
 
 
@@ -384,9 +399,12 @@ def test_entries_travel_and_are_verified(tmp_path):
     [
         ("UPDATE account SET booked = 1", "what is booked does not follow"),
         ("UPDATE release SET state = 'cancelled'", "states of releases"),
+        ("UPDATE release SET nonce_digest = 'x'", "states of releases"),
+        ("UPDATE release SET scope = 'other'", "states of releases"),
+        ("UPDATE charge SET tier = 3 WHERE release = '4'", "what is reserved"),
         ("DROP TRIGGER entry_no_update; UPDATE entry SET actor = 'x' WHERE seq = 2", "does not match its digest"),
         ("DROP TRIGGER entry_no_delete; DELETE FROM entry WHERE seq = 2", "does not continue"),
-        ("DROP TRIGGER entry_no_delete; DELETE FROM entry WHERE seq = 3", "entries were removed"),
+        ("DROP TRIGGER entry_no_delete; DELETE FROM entry WHERE seq = 4", "entries were removed"),
         ('INSERT INTO limit_now VALUES (0, \'{"limit":{"eps":1,"delta":1e-6},"caps":[[9,9]]}\')', "limits in force"),
         ("UPDATE ledger SET charter = replace(charter, '\"eps\":1.0', '\"eps\":9.0')", "limits"),
     ],
@@ -395,6 +413,7 @@ def test_damage_shows(tmp_path, damage, words):
     with made(f"sqlite:///{tmp_path}/b.db") as ledger:
         ledger.spend("gauss sigma=100 n=10")
         ledger.spend("gauss sigma=100 n=20")
+        ledger.reserve("gauss sigma=100 n=5")
         with sqlite3.connect(tmp_path / "b.db") as connection:
             connection.executescript(damage)
         with pytest.raises(CheckFailed, match=words):
@@ -510,10 +529,37 @@ def test_a_kill_anywhere_on_sqlite_loses_nothing_that_was_reported(tmp_path, poi
     after_a_kill(f"sqlite:///{tmp_path}/b.db", point, state)
 
 
+@pytest.mark.parametrize("text", ["a\0b", "\udcff", "k" * 501])
+@pytest.mark.parametrize("name", ["key", "actor", "reason"])
+def test_texts_that_no_database_keeps_are_refused(tmp_path, name, text):
+    with made(f"sqlite:///{tmp_path}/b.db") as ledger, pytest.raises(UsageError, match=f"`{name}` is a text"):
+        ledger.spend("gauss sigma=100", **{name: text})
+
+
+def test_names_of_any_letters_are_kept_as_they_are(tmp_path):
+    terms = {"scopes": ["продажи", "продажи/日本"], "partitions": ["all:region=a b,<b>s</b>,c:d"]}
+    with made(f"sqlite:///{tmp_path}/b.db", **terms) as ledger:
+        for place in ("all:region=a b", "all:region=<b>s</b>", "all:region=c:d", "продажи/日本"):
+            ledger.spend("gauss sigma=100", scope=place, key=f"ключ {place}", actor="<script>")
+            assert ledger.spend("gauss sigma=100", scope=place, key=f"ключ {place}").repeated
+        ledger.check()
+
+
+def test_a_release_of_which_nearly_all_losses_are_infinite_is_charged_to_a(tmp_path):
+    with made(f"sqlite:///{tmp_path}/b.db") as ledger:
+        ledger.spend("gauss sigma=0.001 poisson 1e-12 n=100")
+        left = {account.name: account.left for account in ledger.status(fixed=False).accounts}
+        assert left["T"] > 1 - 1e-6
+        assert left["A"] == pytest.approx(1 - 1e-10 / 2e-8, rel=1e-3)
+
+
 @pytest.mark.parametrize(
     ("url", "error", "words"),
     [
         ("b.db", UsageError, "named by a URL"),
+        ("postgresql://me:secret@host:port/x", UsageError, r"me:\*\*\*@host"),
+        ("postgres//me:secret@host/x", UsageError, r"me:\*\*\*@host"),
+        ("sqlite:///b.db?mode=ro", UsageError, "its file alone"),
         ("sqlite://", UsageError, "outlive"),
         ("mysql://x/y", UsageError, "SQLite or PostgreSQL"),
         ("sqlite:////no/such/b.db", MissingResource, "ledger init"),

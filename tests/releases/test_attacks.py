@@ -363,7 +363,7 @@ def test_a_key_of_many_persons_neither_forges_lines_nor_controls_the_terminal(tm
     assert code == 0
     assert stdout.startswith("B  persons  7\\n\\x1b[2J\\rA|  persons  ")
     assert "\x1b" not in (tmp_path / "out" / "statement.md").read_text()
-    assert json.loads((tmp_path / "out" / "release.json").read_text())["answer"]["outputs"][0]["key"].endswith("\rA|")
+    assert json.loads((tmp_path / "out" / "release.json").read_text())["outputs"][0]["key"].endswith("\rA|")
 
 
 def test_keys_that_no_cell_can_be_are_refused():
@@ -608,3 +608,13 @@ def test_what_cannot_fail_on_a_value_is_accepted():
         "SELECT patient, COUNT(*) AS n, MAX(days) AS days FROM stays GROUP BY patient HAVING MAX(days) > -5",
     ):
         assert "stays" in queries.checked(query, "patient", (), queries.POSTGRES)
+
+
+def test_quantiles_of_a_column_of_integers_of_a_schema(clinic, tmp_path):
+    """A type that the schema declares makes another output of the one that was asked for, with the same shares."""
+    pyarrow = pytest.importorskip("pyarrow")
+    quantiles, about = [Quantile("days", 0, 5, at=(".25", ".5"))], {"max_rows": 1, **PURE, "person": "patient"}
+    for data in (pyarrow.table({"patient": ["a", "b"], "days": [1, 2]}), clinic):
+        more = {} if data is not clinic else {"table": "stays"}
+        rows = release(data, outputs=quantiles, **more, **about).rows
+        assert [(row["bin"], row["grid"]) for row in rows] == [("0.25", "1"), ("0.5", "1")]

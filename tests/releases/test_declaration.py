@@ -16,8 +16,9 @@ from tests.command_line import call
 from tests.points import ROOT
 from wpriv import BinCounts, Count, Mean, Quantile, Sum, budget, release
 from wpriv.accounting import ledger
-from wpriv.errors import UsageError
+from wpriv.errors import CheckFailed, UsageError
 from wpriv.releases import declaration, tables
+from wpriv.releases import plan as planning
 from wpriv.releases.plan import asked, checked
 from wpriv.releases.sampling import Noise
 from wpriv.results.plot import plot
@@ -232,6 +233,25 @@ def test_total_is_about_the_ledger_and_this(folder):
     assert result.answer["total"]["epsilon"] <= 1.5
 
 
+def test_what_was_paid_meanwhile_is_neither_ignored_nor_paid_twice(folder, monkeypatch):
+    about = {"outputs": [Count()], "person": "patient", "delta": 0, "eps": 1, "ledger": folder / "clinic.jsonl"}
+    plan = planning.plan
+
+    def while_another_releases(*arguments):
+        monkeypatch.setattr(planning, "plan", plan)
+        release("stays.csv", out="report", fresh=(folder / "report").exists(), **about)
+        return plan(*arguments)
+
+    monkeypatch.setattr(planning, "plan", while_another_releases)
+    again = release("stays.csv", out="report", **about)
+    assert again.stored, "two processes with one question have one answer"
+    assert len(ledger.entries(folder / "clinic.jsonl")) == 1
+    monkeypatch.setattr(planning, "plan", while_another_releases)
+    with pytest.raises(CheckFailed, match="meanwhile"):
+        release("stays.csv", total=True, out="other", **{**about, "eps": 3})
+    assert not (folder / "other").exists()
+
+
 # what reads a folder
 
 
@@ -287,6 +307,17 @@ def test_a_dry_run_gives_the_errors_of_means_and_quantiles_of_so_many_rows(folde
     assert said["quantile days 0.9 of 500 rows"] == f"within {ranks / 500:.2%} of the rows"
 
 
+def test_a_release_without_a_number_is_a_table_without_rows(folder, capfd):
+    about = {"person": "patient", "by": "ward", "keys": "unknown", "max_groups": 1, "eps": 1, "delta": 1e-6}
+    assert release("stays.csv", outputs=[Count()], noise="laplace", out="report", **about).table == []
+    code, out, _ = call(capfd, "release", "report/recipe.yaml", "--out", "report", "--csv")
+    assert code == 0
+    assert out.split() == ["key,output,value,half_width,lower,upper,standard_error,note"]
+    code, _, err = call(capfd, "plot", "report")
+    assert code == 2
+    assert "no number to draw" in err
+
+
 def test_a_seed_marks_every_number(folder):
     release("stays.csv", outputs=[Count(), Quantile("days", 0, 60)], eps=3, delta=0, max_rows=1, person="patient",
             seed=1, out="report")  # fmt: skip
@@ -333,10 +364,10 @@ def test_declared_keys_that_no_column_of_that_type_can_have_are_refused():
         checked(question, table)
 
 
-def test_an_output_keeps_what_was_asked_where_its_column_has_whole_numbers():
-    table = replace(tables.table({"id": [], "x": []}), types={"x": "integer"})
-    outputs = [Quantile("x", 0, 5, at=["0.25", 0.5]), Sum("x", 0, 5)]
-    question = asked(person="id", outputs=outputs, eps=1, delta=0, max_rows=1)
+def test_an_output_keeps_what_was_asked_where_its_column_has_whole_numbers(folder):
+    table = replace(tables.table("stays.csv"), types={"days": "integer"})
+    outputs = [Quantile("days", 0, 5, at=["0.25", 0.5]), Sum("days", 0, 5)]
+    question = asked(person="patient", outputs=outputs, eps=1, delta=0, max_rows=1)
     quantile, total = checked(question, table).outputs
     assert quantile.bins() == ["0.25", "0.5"]
     assert quantile.grid.step == total.grid.step == 1

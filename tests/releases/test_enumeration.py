@@ -106,7 +106,7 @@ RELEASES = [
     ("persons", [Count()], None, None, False, True),
     ("rows", [Count("rows")], None, 2, False, True),
     ("sum", [Sum("x", -1, 2, 1)], None, 2, False, True),
-    ("mean", [Mean("x", 0, 2, 1)], None, 2, False, True),
+    ("mean", [Mean("x", 0, 3, 1)], None, 2, False, True),
     ("histogram", [BinCounts("x", (-1, 1, 2))], 2, 1, False, True),
     ("histogram of persons", [BinCounts("x", (-1, 0, 2), of="persons", outside="clip")], 1, None, False, True),
     ("persons by key", [Count()], 2, None, True, True),

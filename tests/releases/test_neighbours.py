@@ -126,7 +126,7 @@ def lines_without_values(text: str, *, unknown: bool):
     for line in text.splitlines():
         words = re.sub(r"\s+", " ", line)
         words = re.sub(r"(mean days) .*", r"\1", words)
-        words = re.sub(r"\S+ (\+- |within )", r"- \1", words)
+        words = re.sub(r"\S+ (\+- |(NOT PRIVATE; )?within )", r"- \1", words)
         lines.append(words)
     return [line for line in lines if line.startswith("eps =")] if unknown else lines
 

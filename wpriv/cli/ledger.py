@@ -110,7 +110,7 @@ def init(
         if as_json:
             output.emit_result(SCHEMA, state="made", **status.as_dict())
             return
-        output.emit_bold(f"a ledger at {url}, rule {status.rule}")
+        output.emit_bold(f"a ledger at {ledger.store.url}, rule {status.rule}")
         facts = [("promise", promise) for promise in status.promises]
         output.emit_facts(facts + _limits(status) + _facts(status.accounts))
 
@@ -424,7 +424,10 @@ def serve(
         raise UsageError(f"--port is a number from 0 to 65535; found {number}")
     token = None if token_file is None else page.read_token(token_file)
     mode = "read-only" if token is None else "spending needs the token"
-    page.serve(url, host=host, port=number, token=token, ready=lambda at: output.emit(f"{at} shows {url}, {mode}"))
+    from wpriv.ledger.store import without_password
+
+    shown = without_password(url)
+    page.serve(url, host=host, port=number, token=token, ready=lambda at: output.emit(f"{at} shows {shown}, {mode}"))
 
 
 def _service() -> type[Ledger]:
@@ -438,7 +441,7 @@ def _service() -> type[Ledger]:
 
 def _about(**given: object) -> dict[str, Any]:
     """The arguments that were given."""
-    return {name: value for name, value in given.items() if value not in (None, False)}
+    return {name: value for name, value in given.items() if value is not None and value is not False}
 
 
 def _limits(status: Status) -> list[tuple[str, str]]:

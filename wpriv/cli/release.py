@@ -256,12 +256,13 @@ def _pairs(texts: Sequence[str], name: str, example: str) -> dict[str, str]:
 
 def _print(result: Released, mode: str, out: Path | None, dry_run: bool, about: float | None) -> None:
     from wpriv.files import csv_tables
+    from wpriv.releases.release_folder import HEADER
 
     rows = result.rows
     if mode == "json":
         output.emit_json(result.answer)
     elif mode == "csv":
-        output.emit(csv_tables.to_text(tuple(result.table[0]) if result.table else (), result.table).rstrip("\n"))
+        output.emit(csv_tables.to_text(HEADER, result.table).rstrip("\n"))
     elif mode == "quiet":
         output.emit("" if rows[0]["value"] is None else str(rows[0]["value"]))
     else:

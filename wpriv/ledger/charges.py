@@ -44,6 +44,7 @@ OMITTED = 1e-14
 CELLS, ROUNDS, MAX_CELLS, CURVED, SCAN = 128, 14, 40_000, 2.5e-4, 32
 SANDWICH = 1e-3  # width of a pair that is only known between two others
 ROUNDED = 1e-13  # relative error of a curvature
+LEAST_COST = 1e-60
 # sums of losses: nodes a deviation and in all, relative errors of a mass and of an operation, and the most losses
 FINE, MOST_NODES, MASS_ERROR, ROUNDOFF, MOST_LOSSES = 64.0, 6000, 1e-14, 1.2e-16, 10**7
 
@@ -435,6 +436,8 @@ def _least(holds: Callable[[float], bool], guess: float, most: float) -> float:
     if holds(guess):
         while holds(low / factor):
             low, factor = low / factor, factor**2
+            if low < LEAST_COST:  # what is left out of the finite losses is charged as infinite ones
+                return low
         high, low = low, low / factor
     else:
         while not holds(high * factor):

@@ -21,6 +21,7 @@ from wpriv.ledger.scopes import ROOT, Gate, InForce, Partition, Tree
 from wpriv.numerics.numbers import number, whole
 
 What = str | Process | Step | Mechanism
+MOST_LETTERS = 500
 
 
 def canonical(data: object) -> str:
@@ -31,6 +32,19 @@ def canonical(data: object) -> str:
 def digest(text: str) -> str:
     """SHA-256 of text, in hexadecimal digits."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def require_texts(**texts: str | None) -> None:
+    """Check what is kept as it was given: plain text of a length that every database takes.
+
+    Raises:
+        UsageError: a text is longer, or holds what is no text (a zero byte, a lone surrogate).
+    """
+    for name, value in texts.items():
+        if value is None:
+            continue
+        if len(value) > MOST_LETTERS or "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise UsageError(f"`{name}` is a text of up to {MOST_LETTERS} letters; found {ascii(value)[:60]}")
 
 
 def describe(now: InForce) -> dict[str, object]:
@@ -112,8 +126,9 @@ def charter(
     if adjacency not in tuple(Adjacency):
         raise UnknownName("adjacency", adjacency, sorted(Adjacency))
     group = whole(group, "group")
-    if group < 1:
-        raise UsageError(f"`group` is the number of records of one person, at least 1; found {group}")
+    if not 1 <= group <= 2**40:
+        raise UsageError(f"`group` is the number of records of one person, from 1 to 2^40; found {group}")
+    require_texts(unit=unit)
     first = {"eps": eps, "delta": delta, "rho": rho, "mu": mu}
     given = {name: value for name, value in first.items() if value is not None}
     if ceiling is not None and not given:

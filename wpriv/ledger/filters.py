@@ -33,6 +33,9 @@ TOO_MUCH = UNITS + 1
 RULES = ("residue", "rdp", "gauss", "basic", "union")
 # A, and what all of T may take of it by kappa, as shares of delta: by default, and where A is given
 LEAK_SHARE, KAPPA_SHARE, GIVEN_KAPPA_SHARE = 0.02, 0.005, 0.02
+# ends of eps, rho and mu of a limit, and of delta; and the largest eps and mu^2 for which profiles of Gaussian noise
+# are known to rounding at every loss that matters
+LIMITS, LEAST_DELTA, MAX_EPS = (1e-9, 1e9), 1e-100, 100.0
 # relative width of delta of a declared plan
 PLAN_TOL = 1e-4
 # floors of the remainder of T, as whole numbers of units: T/2 to T/64, and none
@@ -67,10 +70,12 @@ class Limit:
             names = " and ".join(f"`{name}`" for name in given) or "nothing"
             raise UsageError(f"a limit is `eps` with `delta`, or `rho`, or `mu`; found {names}")
         for name, value in given.items():
-            if not (number(value, name) > 0 or (name == "delta" and value == 0)):
-                raise UsageError(f"`{name}` of a limit must be greater than 0; found {short(value)}")
-        if self.delta is not None and self.delta >= 1:
-            raise UsageError(f"`delta` of a limit must be below 1; found {short(self.delta)}")
+            low, high = (LEAST_DELTA, 1.0) if name == "delta" else LIMITS
+            if not (low <= number(value, name) < high or (name == "delta" and value == 0)):
+                zero = "0, or " if name == "delta" else ""
+                raise UsageError(
+                    f"`{name}` of a limit is {zero}from {short(low)} to below {short(high)}; found {short(value)}"
+                )
 
     def __str__(self) -> str:
         if self.eps is not None and self.delta is not None:
@@ -136,6 +141,8 @@ def of_limit(
     if limit.rho is not None:
         return (Filter("rho", (("rho", limit.rho),)),)
     if limit.mu is not None:
+        if limit.mu**2 > MAX_EPS:
+            raise Unsupported(f"a limit in mu is kept up to {MAX_EPS**0.5:g}; found {short(limit.mu)}")
         return (Filter("residue", (("T", float(decimal(limit.mu) ** 2)), ("A", 0.0))),)
     assert limit.eps is not None
     assert limit.delta is not None
@@ -143,6 +150,10 @@ def of_limit(
         return (Filter("basic", (("eps", limit.eps), ("delta", limit.delta))),)
     if limit.delta == 0:
         raise Unsupported(f"rule {rule} needs a limit with delta above 0; found (eps, 0). Use rule basic")
+    if rule != "rdp" and limit.eps > MAX_EPS:
+        raise Unsupported(
+            f"rule {rule} is kept up to eps = {MAX_EPS:g}; found {short(limit.eps)}. Use rule rdp or basic"
+        )
     if rule == "union":
         half, part = Limit(limit.eps, limit.delta / 2), None if leaks is None else leaks / 2
         share = LEAK_SHARE * limit.delta / 2 if part is None else part

@@ -16,7 +16,7 @@ from wpriv.files import durable_writes, read_bytes
 from wpriv.ledger.charter import Charter, canonical, digest, in_force
 from wpriv.ledger.filters import UNITS, Limit
 from wpriv.ledger.scopes import Booking, Books, Place
-from wpriv.ledger.store import PENDING, SPENT, Entry, Head, Store
+from wpriv.ledger.store import PENDING, SPENT, Entry, Head, Store, release_rows
 from wpriv.numerics.numbers import short, text
 
 PLANNED = -1  # the gate of the counts of a declared plan
@@ -225,6 +225,8 @@ class Reader:
     def export(self, path: str | Path) -> int:
         """Write the history to a JSON file, or all entries to a file that ends in .jsonl; return the lines or steps."""
         path = Path(path)
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder. Name a file for the export, such as history.json")
         if path.suffix == ".jsonl":
             with self.store.transaction(write=False) as connection:
                 row = self.store.row(connection, lock=False)
@@ -250,7 +252,7 @@ class Reader:
             row = self.store.row(connection, lock=False)
             entries = self.store.entries(connection)
             books = self.store.books(connection, self.charter.tree)
-            states = {each.id: each.state for each in self.store.releases(connection)}
+            releases = [dict(each._mapping) for each in self.store.releases(connection)]
         _require_chain(entries, row.id)
         _require_head(entries, Head(row.head_seq, row.head_digest), head)
         replay = Replay(self.charter)
@@ -260,14 +262,17 @@ class Reader:
             replay.add(entry)
         if replay.books.now != books.now:
             raise CheckFailed("the limits in force do not follow from the entries: the table limit_now was changed")
-        if replay.states != states:
+        if releases != release_rows(entries, replay.states):
             raise CheckFailed("the states of releases do not follow from the entries: the table release was changed")
+        if (replay.books.pending, replay.books.places) != (books.pending, books.places):
+            raise CheckFailed("what is reserved does not follow from the entries: the table charge was changed")
         if _nonzero(replay.books) != _nonzero(books) or replay.books.closed != books.closed:
             raise CheckFailed("what is booked does not follow from the entries: the table account was changed")
         for account in accounts_of(books):
             if account.booked > UNITS:
                 raise CheckFailed(f"scope {account.scope} has booked more than its limit {account.limit}")
-        return [f"release {name} began and has not ended; it is charged" for name in states if states[name] == "begun"]
+        open_ = [name for name, state in replay.states.items() if state == "begun"]
+        return [f"release {name} began and has not ended; it is charged" for name in open_]
 
 
 def _nonzero(books: Books) -> dict[tuple[int, int, int], dict[Place, int]]:
@@ -339,7 +344,7 @@ def _require_head(entries: list[Entry], head: Head, kept: str | None) -> None:
     if kept is None:
         return
     seq, _, word = kept.strip().replace(":", " ").partition(" ")
-    if not seq.isdecimal() or not word.strip():
+    if not seq.isdecimal() or int(seq) < 1 or not word.strip():
         raise UsageError(f"a head is what `wpriv ledger head` prints, a number and a digest; found {kept[:80]!r}")
     if int(seq) > len(entries):
         raise CheckFailed(

@@ -21,7 +21,7 @@ from wpriv.core.process import Process, Step
 from wpriv.errors import CheckFailed, Unsupported, UsageError
 from wpriv.ledger import charges, charter, filters
 from wpriv.ledger.charges import Unit
-from wpriv.ledger.charter import What, canonical, digest, process_of
+from wpriv.ledger.charter import What, canonical, digest, process_of, require_texts
 from wpriv.ledger.filters import TOO_MUCH, UNITS, Filter, Limit
 from wpriv.ledger.reading import PLANNED, Reader
 from wpriv.ledger.scopes import ROOT, Booking, Books, InForce, Place, Refusal
@@ -32,7 +32,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 NEW = "new"
 MOST = 2**40
-EXPIRES = 3600.0
+EXPIRES, MOST_EXPIRES = 3600.0, 1e9
 RETRIES = 5  # where others spend while a refusal is put into words
 Units = list[tuple[Unit, int]]
 Name = tuple[str, str, int]  # of a charge: digests of its unit and filter, and the tier
@@ -119,6 +119,7 @@ class Ledger(Reader):
         Raises:
             UsageError: a ledger is there, or a term is wrong. Unsupported: the rule has no filter for a limit.
         """
+        require_texts(actor=actor)
         terms_kept = charter.charter(**terms)
         body = terms_kept.as_text()
         about = {"body": {"charter": json.loads(body)}, "actor": actor}
@@ -188,8 +189,8 @@ class Ledger(Reader):
 
     def reserve(self, what: What, *, key: str | None = None, expires: float = EXPIRES, **about: Any) -> Receipt:
         """Reserve a release, to ``begin`` within some seconds; arguments and errors as for ``spend``."""
-        if not expires > 0:
-            raise UsageError(f"`expires` is a number of seconds above 0; found {expires:g}")
+        if not 0 < expires <= MOST_EXPIRES:
+            raise UsageError(f"`expires` is a number of seconds above 0, up to {MOST_EXPIRES:g}; found {expires:g}")
         return self._admit(what, key, "reserve", expires=expires, **about)
 
     def begin(self, release: str, nonce: str | None = None) -> Receipt:
@@ -256,6 +257,7 @@ class Ledger(Reader):
                 f"the limit of scope {scope} may rise to {gate.limit}, which has been promised from the start; found "
                 f"{limit}. Nothing was changed"
             )
+        require_texts(actor=actor, reason=reason)
         plan = Process(self.charter.plan, tree.adjacency, self.charter.group) if self.charter.plan else None
         caps = filters.caps(limit, gate.limit, gate.filters, plan if scope == ROOT else None)
         with self._locked() as (connection, head):
@@ -320,6 +322,7 @@ class Ledger(Reader):
         self.charter.tree.check(place)
         if key is not None and not key.strip():
             raise UsageError("`key` is empty; give the release a name of its own, or leave it out")
+        require_texts(key=key, actor=actor, reason=reason)
         if planned and place != Place(ROOT):
             raise UsageError(f"the declared plan reads the scope {ROOT}; found `scope` {place}")
         units = [] if planned else charges.units_of(process)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -205,6 +206,25 @@ class Head:
         return f"{self.seq} {self.digest}"
 
 
+def release_rows(entries: list[Entry], states: Mapping[str, str]) -> list[dict[str, str | None]]:
+    """The rows of the releases that follow from all entries, in order."""
+    nonces = {entry.release: str(entry.content()["nonce"]) for entry in entries if entry.kind == "begin"}
+    rows = []
+    for entry in entries:
+        if entry.kind in ("spend", "reserve"):
+            content, name = entry.content(), str(entry.release)
+            place, state = Place.parse(content["place"]), states[name]
+            about = {"id": name, "scope": place.scope, "part": str(place).removeprefix(place.scope), "state": state}
+            digests = {"nonce_digest": nonces.get(name), "pair_digest": content["request"]}
+            rows.append({**about, "expires": content["expires"] if state == PENDING else None, **digests})
+    return rows
+
+
+def without_password(url: str) -> str:
+    """A URL, perhaps a wrong one, without what stands where a password does."""
+    return re.sub(r":[^:/]*@", ":***@", url)
+
+
 class Store:
     """A database, named by a URL, that holds one ledger or none yet; with ``read_only`` nothing can be written.
 
@@ -216,13 +236,16 @@ class Store:
         self.read_only = read_only
         try:
             parsed = make_url(url)
-        except ArgumentError:
-            raise UsageError(f"a ledger is named by a URL, such as {_EXAMPLE}; found {str(url)[:80]!r}") from None
+        except (ArgumentError, ValueError):
+            found = without_password(str(url))[:80]
+            raise UsageError(f"a ledger is named by a URL, such as {_EXAMPLE}; found {found!r}") from None
         self.kind = parsed.get_backend_name()
         if self.kind == "sqlite":
             name = parsed.database
             if not name or name == ":memory:":
                 raise UsageError("a ledger has to outlive the program: give a file, such as sqlite:///b.db")
+            if parsed.query:
+                raise UsageError(f"a ledger in SQLite is named by its file alone; found {next(iter(parsed.query))!r}")
             if not create and not Path(name).is_file():
                 raise MissingResource(f"{name}: there is no ledger. Make one with `wpriv ledger init {url} ...`")
         elif self.kind in ("postgresql", "postgres"):
@@ -322,20 +345,8 @@ class Store:
             connection.execute(insert(LEDGER).values(id=ledger, head_seq=last.seq, head_digest=last.digest, **about))
             for entry in entries:
                 connection.execute(insert(ENTRY).values(**vars(entry)))
-            nonces = {entry.release: entry.content()["nonce"] for entry in entries if entry.kind == "begin"}
-            for entry in entries:
-                if entry.kind not in ("spend", "reserve"):
-                    continue
-                content, name = entry.content(), str(entry.release)
-                self.add_release(
-                    connection,
-                    name,
-                    Place.parse(content["place"]),
-                    state=states[name],
-                    expires=content["expires"] if states[name] == PENDING else None,
-                    pair_digest=content["request"],
-                    nonce_digest=nonces.get(name),
-                )
+            for row in release_rows(entries, states):
+                connection.execute(insert(RELEASE).values(**row))
             self.write_books(connection, Books(charter.tree), books)
             for gate, now in books.now.items():
                 self.set_limit(connection, gate, now)

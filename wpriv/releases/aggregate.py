@@ -106,10 +106,12 @@ def decimal_text(value: Fraction, digits: int) -> str:
     >>> decimal_text(Fraction(3, 5), 2), decimal_text(Fraction(0), 0)
     ('0.60', '0')
     """
+    if not digits:
+        return str(round(value))
     scaled = round(value * 10**digits)
     with localcontext() as context:
         context.prec = 1000
-        return f"{Decimal(scaled).scaleb(-digits):f}" if scaled else ("0." + "0" * digits if digits else "0")
+        return f"{Decimal(scaled).scaleb(-digits):f}" if scaled else "0." + "0" * digits
 
 
 def places(step: Fraction) -> int:

@@ -9,11 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from wpriv.accounting import load_recipe
-from wpriv.config import yaml_document
-from wpriv.config.document import as_keys, refusal
-from wpriv.config.recipe_files import find
-from wpriv.config.resolve import file_beside
 from wpriv.errors import UnknownName, UsageError
 from wpriv.files import STDIN
 from wpriv.releases.outputs import BinCounts, Count, Mean, Output, Quantile, Sum
@@ -73,6 +68,13 @@ def of_recipe(name: str) -> tuple[list[str] | None, dict[str, Any]]:
     Raises:
         UsageError: it is faulty, with every fault and its place; or its table was one of Python.
     """
+    # which load pydantic; a release by flags does without
+    from wpriv.accounting import load_recipe
+    from wpriv.config import yaml_document
+    from wpriv.config.document import as_keys, refusal
+    from wpriv.config.recipe_files import find
+    from wpriv.config.resolve import file_beside
+
     data = load_recipe.read(name, kind="release").data
     path = find(name)
     about = cast(Row, data.get("data") or {})

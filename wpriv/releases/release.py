@@ -217,13 +217,19 @@ def release(
         ledger, folder, None if max_eps is None else positive_number(number(max_eps, "`max_eps`"), "`max_eps`")
     )
     if total:
-        question = replace(question, budget=replace(question.budget, before=payment.before()))
+        payment, before = payment.with_history()
+        question = replace(question, budget=replace(question.budget, before=before))
     plan = planning.plan(question, source.name)
     if dry_run:
         return Released(release_folder.answer(plan, aggregate.described_empty(plan), payment.forecast(plan)))
     key = randomness.key("release", question.seed)
-    with payment.spent(plan, key) as receipt:
-        numbers = aggregate.released(plan, source.blocks(question.columns()), key)
-        answer = release_folder.answer(plan, numbers, receipt)
-        files = () if folder is None else release_folder.write(folder, recipe, answer, source)
+    with release_folder.alone(folder):
+        # another process may have made the same release meanwhile
+        stored = None if fresh or folder is None else release_folder.stored(folder, recipe)
+        if stored is not None:
+            return Released(stored, stored=str(stored["released"]))
+        with payment.spent(plan, key) as receipt:
+            numbers = aggregate.released(plan, source.blocks(question.columns()), key)
+            answer = release_folder.answer(plan, numbers, receipt)
+            files = () if folder is None else release_folder.write(folder, recipe, answer, source)
     return Released(answer, files=files)

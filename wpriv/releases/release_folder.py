@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wpriv import randomness
@@ -70,12 +70,14 @@ class Payment:
 
     Args:
         path: of a file that is created where it is missing. url: of a ledger of an organisation.
-        max_eps: refuse what would bring the file beyond it; None without such a limit.
+        max_eps: refuse what would bring the file beyond it; None without such a limit. lines: those of the file for
+            which the noise was found; None where it does not depend on them.
     """
 
     path: Path | None = None
     url: str = ""
     max_eps: float | None = None
+    lines: int | None = None
 
     @classmethod
     def of(cls, ledger: str | Path | None, out: Path | None, max_eps: float | None) -> Payment:
@@ -88,11 +90,16 @@ class Payment:
             return cls(Path(ledger), max_eps=max_eps)
         return cls(None if out is None else out / LEDGER, max_eps=max_eps)
 
-    def before(self) -> Process | None:
-        """What the file holds already; None where it has no line."""
+    def with_history(self) -> tuple[Payment, Process | None]:
+        """What the file holds already, None where it has no line; and this payment, refused once it holds more.
+
+        Raises:
+            UsageError: there is no file.
+        """
         if self.path is None:
             raise UsageError("`total` is about a ledger and this release together; give `ledger` as a file")
-        return _process(file_ledger.entries(self.path))
+        entries = file_ledger.entries(self.path)
+        return replace(self, lines=len(entries)), _process(entries)
 
     def forecast(self, plan: Plan) -> Receipt:
         """What the file would hold, for a dry run; a release beyond ``max_eps`` is refused as it would be."""
@@ -122,6 +129,8 @@ class Payment:
         durable_writes.make_folder(path.absolute().parent)
         with durable_writes.locked(lock, f"{path}: another release is being written", wait=True):
             entries = file_ledger.entries(path)
+            if self.lines not in (None, len(entries)):
+                raise CheckFailed(f"{path}: another release was paid meanwhile, beside which this noise is not enough")
             total = self._total(plan, _process(entries))
             steps = plan.process.steps
             planned = sum(step.n for step in steps)
@@ -160,6 +169,14 @@ class Payment:
             f"this release would bring {self.path} to eps = {text(eps, up=True)} at delta {delta}; `max_eps` is "
             f"{limit:g}. {most}"
         )
+
+
+def alone(folder: Path | None) -> contextlib.AbstractContextManager[None]:
+    """Let no other process release into a folder meanwhile."""
+    if folder is None:
+        return contextlib.nullcontext()
+    lock = folder / f"{RELEASE}{durable_writes.LOCK}"
+    return durable_writes.locked(lock, f"{folder}: another release is being written", wait=True)
 
 
 def _process(entries: Sequence[file_ledger.Entry]) -> Process | None:

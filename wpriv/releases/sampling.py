@@ -80,25 +80,11 @@ class Noise:
 
     def variance(self) -> float:
         """The variance, in steps squared: slightly below sigma^2, or 2 r / (1 - r)^2 with r = e^(-1/b)."""
-        if self.family == LAPLACE:
-            return 2 * math.exp(-1 / self.spread) / math.expm1(-1 / self.spread) ** 2
-        if self.spread > 50:  # the difference from sigma^2 is below e^(-2 pi^2 sigma^2)
-            return self.spread**2
-        k, p = self._probabilities()
-        return float(2 * (k**2 * p).sum())
+        return _variance(self)
 
     def half_width(self, level: float = LEVEL) -> int:
         """The least h with P(|Z| <= h) >= level."""
-        if self.family == LAPLACE:
-            r = math.exp(-1 / self.spread)
-            return max(0, math.ceil(-self.spread * math.log((1 - level) * (1 + r) / 2) - 1 - 1e-12))
-        if self.spread > SUMMED:  # by the integral from -h - 1/2 to h + 1/2, which differs by less than 1 / sigma^2
-            from scipy.special import ndtri
-
-            return math.ceil(float(ndtri((1 + level) / 2)) * self.spread - 0.5)
-        k, p = self._probabilities()
-        inside = 1 - 2 * (p[::-1].cumsum()[::-1] - p)  # P(|Z| <= k)
-        return int(k[int(np.argmax(inside >= level))])
+        return _half_width(self, level)
 
     def tail(self, k: int) -> float:
         """P(Z >= k) for k >= 1, rounded up by a part in 10^9."""
@@ -107,21 +93,50 @@ class Noise:
             return min(1.0, math.exp(-k / self.spread) / (1 + r) * (1 + 1e-9))
         if self.spread <= SUMMED:
             reach = np.arange(k, k + math.ceil(40 * self.spread) + 2, dtype=float)
-            mass = np.exp(-((reach / self.spread) ** 2) / 2).sum() / self._total()
+            mass = np.exp(-((reach / self.spread) ** 2) / 2).sum() / _total(self.spread)
         else:
             from scipy.special import ndtr
 
             mass = ndtr(-(k - 0.5) / self.spread) * (1 + 1 / self.spread)
         return min(1.0, float(mass) * (1 + 1e-9) + 1e-300)
 
-    def _total(self) -> float:
-        reach = np.arange(1, math.ceil(40 * self.spread) + 2, dtype=float)
-        return float(1 + 2 * np.exp(-((reach / self.spread) ** 2) / 2).sum())
 
-    def _probabilities(self) -> tuple[Array, Array]:
-        """k = 0, 1, ... as far as doubles reach, and P(Z = k)."""
-        k = np.arange(math.ceil(40 * self.spread) + 2, dtype=float)
-        return k, np.exp(-((k / self.spread) ** 2) / 2) / self._total()
+# Figures of a noise, which are asked for with every number that has it.
+
+
+@lru_cache(maxsize=16)
+def _variance(noise: Noise) -> float:
+    if noise.family == LAPLACE:
+        return 2 * math.exp(-1 / noise.spread) / math.expm1(-1 / noise.spread) ** 2
+    if noise.spread > 50:  # the difference from sigma^2 is below e^(-2 pi^2 sigma^2)
+        return noise.spread**2
+    k, p = _probabilities(noise.spread)
+    return float(2 * (k**2 * p).sum())
+
+
+@lru_cache(maxsize=16)
+def _half_width(noise: Noise, level: float) -> int:
+    if noise.family == LAPLACE:
+        r = math.exp(-1 / noise.spread)
+        return max(0, math.ceil(-noise.spread * math.log((1 - level) * (1 + r) / 2) - 1 - 1e-12))
+    if noise.spread > SUMMED:  # by the integral from -h - 1/2 to h + 1/2, which differs by less than 1 / sigma^2
+        from scipy.special import ndtri
+
+        return math.ceil(float(ndtri((1 + level) / 2)) * noise.spread - 0.5)
+    k, p = _probabilities(noise.spread)
+    inside = 1 - 2 * (p[::-1].cumsum()[::-1] - p)  # P(|Z| <= k)
+    return int(k[int(np.argmax(inside >= level))])
+
+
+def _total(spread: float) -> float:
+    reach = np.arange(1, math.ceil(40 * spread) + 2, dtype=float)
+    return float(1 + 2 * np.exp(-((reach / spread) ** 2) / 2).sum())
+
+
+def _probabilities(spread: float) -> tuple[Array, Array]:
+    """k = 0, 1, ... as far as doubles reach, and P(Z = k) of Gaussian noise."""
+    k = np.arange(math.ceil(40 * spread) + 2, dtype=float)
+    return k, np.exp(-((k / spread) ** 2) / 2) / _total(spread)
 
 
 # The table: whole parts of F(k) 2^digits.

@@ -149,9 +149,12 @@ def _released(path: Path) -> list[Row]:
     """The numbers of a release, a panel for each output."""
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))["outputs"]
-        return [{**row, "panel": row["name"]} for row in rows[:MAX_RELEASED]]
+        drawn = [{**row, "panel": row["name"]} for row in rows[:MAX_RELEASED]]
     except (OSError, ValueError, KeyError, TypeError):
         raise UsageError(f"{path} is damaged or no release of wpriv; release it again") from None
+    if not drawn:
+        raise UsageError(f"{path} has no number to draw: no key has enough persons to be shown")
+    return drawn
 
 
 def check_formats(formats: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from wpriv.ledger.service import Ledger
 
 PAID = "paid"  # the entry of provenance.json
+MOST_LETTERS = 500  # of a reason
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ def reserve(url: str, process: Process, folder: Path, *, resume: bool) -> Paymen
                     f"ledger was restored or written anew. Begin again with `fresh=True`, at the cost of both"
                 )
             return Payment(url, shown, state.release, state.digest, earlier["nonce"], begun=True)
-        receipt = ledger.reserve(process, reason=f"training in {folder.resolve()}")
+        place = str(folder.resolve()).encode("utf-8", "replace").decode()
+        receipt = ledger.reserve(process, reason=f"training in {place}"[:MOST_LETTERS])
         return Payment(url, shown, receipt.release, receipt.digest, secrets.token_hex(16))
 
 

@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 
 from wpriv.accounting.mechanisms._covariance_choice import EIGENVALUE_ERROR, PRODUCT_ERROR, factored, pilot
-from wpriv.accounting.mechanisms._lognormal_chains import chain_law, line_below, ring_of
-from wpriv.accounting.mechanisms._lognormal_sums import Law, law_above, law_below
+from wpriv.accounting.mechanisms._lognormal_chains import Chain, chain_law, line_below, ring_of
+from wpriv.accounting.mechanisms._lognormal_sums import Factored, law_above, law_below
 from wpriv.accounting.mechanisms.gauss import GaussPair
 from wpriv.core.allocation_pair import (
     MAX_LOSS,
@@ -47,8 +47,10 @@ SPACING, MAX_CELLS = 1.2, 1 << 14
 CUT_SHARE = 0.05
 # most bins whose covariance has global factors, most of these, and nanoseconds of a usual processor for one end
 MAX_FACTOR_BINS, MAX_FACTORS, FACTOR_WORK = 16, 4, 5e9
-# most bins of a covariance between neighbours
-MAX_CHAIN_BINS = 400
+# variance of a common factor that is left out, over that of a term of its own
+LITTLE = 1e-5
+# least and most bins of a covariance between neighbours
+LEAST_CHAIN_BINS, MAX_CHAIN_BINS = 12, 400
 
 
 class BinsPair(KeyedPair):
@@ -157,30 +159,43 @@ class _Sum(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _chosen(gram: _Gram, delta: float, sign: int) -> _Sum | None:
-    """The sum of a covariance below (-1) or above (+1) a matrix, as near as can be computed."""
+    """The sum of the nearest covariance below (-1) or above (+1) a matrix of which the law can be computed."""
     bins, estimate = len(gram.values), pilot(gram.values, delta)
-    if bins <= MAX_FACTOR_BINS:
-        for factors in range(min(MAX_FACTORS, bins - 1), -1, -1):
-            covariance = factored(gram.values, estimate.weights, factors, sign)
-            law_of = law_above if sign > 0 else law_below
-            law = None if covariance is None else law_of(covariance, delta, estimate.eps, FACTOR_WORK)
-            if covariance is not None and law is not None:
-                return _sum(bins, covariance.common, law)
-    elif bins <= MAX_CHAIN_BINS:
-        row, weights = _by_distance(gram.values, sign), _by_distance(estimate.weights, 1)
-        chains = [ring_of(row, weights, sign), *([line_below(gram.values, estimate.weights)] if sign < 0 else [])]
-        # the covariance whose entries, times what they matter, are nearest
-        gaps = [math.inf if each is None else _gap(each.matrix, gram.values, estimate.weights) for each in chains]
-        for _, chain in sorted(zip(gaps, chains, strict=True), key=lambda each: each[0]):
-            law = None if chain is None else chain_law(chain, bins, sign, delta)
-            if chain is not None and law is not None:
-                return _sum(bins, chain.common, law)
+    found = _covariances(gram.values, estimate.weights, sign)
+    for covariance in sorted(found, key=lambda each: _gap(each.matrix, gram.values, estimate.weights)):
+        if isinstance(covariance, Chain):
+            law = chain_law(covariance, bins, sign, delta)
+        else:
+            law = (law_above if sign > 0 else law_below)(covariance, delta, estimate.eps, FACTOR_WORK)
+        if law is not None:
+            cells = Cells(0.0, 0, law.mass, law.mass * law.values * bins, law.at_zero, law.lost * bins)
+            return _Sum(bins, covariance.common, cells)
     return _one_factor(gram, estimate.weights, delta, sign)
 
 
-def _sum(bins: int, common: float, law: Law) -> _Sum:
-    """The sum of a law of the mean."""
-    return _Sum(bins, common, Cells(0.0, 0, law.mass, law.mass * law.values * bins, law.at_zero, law.lost * bins))
+def _covariances(gram: Array, weights: Array, sign: int) -> list[Factored | Chain]:
+    """Covariances below (-1) or above (+1) a matrix: with factors for few bins, between neighbours for more."""
+    bins = len(gram)
+    factors = range(min(MAX_FACTORS, bins - 1), -1, -1) if bins <= MAX_FACTOR_BINS else (4, 2)
+    found: list[Factored | Chain | None] = []
+    if bins <= 2 * MAX_FACTOR_BINS:
+        found += [factored(gram, weights, count, sign) for count in factors]
+    if LEAST_CHAIN_BINS <= bins <= MAX_CHAIN_BINS:
+        found.append(ring_of(_by_distance(gram, sign), _by_distance(weights, 1), sign))
+        found += [line_below(gram, weights)] if sign < 0 else []
+    return [_without_little(each, bins, sign) for each in found if each is not None]
+
+
+def _without_little(covariance: Factored | Chain, bins: int, sign: int) -> Factored | Chain:
+    """The covariance without a common factor of little variance: c is at most c b on the diagonal, and at least 0."""
+    common = covariance.common
+    if common * bins > LITTLE * float(np.min(covariance.own)):
+        return covariance
+    more = common * bins if sign > 0 else 0.0
+    if isinstance(covariance, Factored):
+        return covariance._replace(common=0.0, own=covariance.own + more)
+    matrix = covariance.matrix - common + more * np.eye(len(covariance.matrix))
+    return covariance._replace(common=0.0, own=covariance.own + more, matrix=matrix)
 
 
 def _gap(matrix: Array, gram: Array, weights: Array) -> float:

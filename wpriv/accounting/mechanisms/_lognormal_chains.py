@@ -19,6 +19,7 @@ from wpriv.accounting.mechanisms._lognormal_sums import (
     CUT_SHARE,
     LATTICES,
     MAX_PLACES,
+    MAX_TABLE,
     MAX_TILT,
     NEGLIGIBLE,
     RARE_SHARE,
@@ -238,7 +239,7 @@ def _masses(step: _Step, offsets: Array, grid: Grid, least: float) -> _Masses | 
         rest = (totals[:, far] * np.exp(-tilts[far] * top)).min(axis=1) * top if far.any() else np.array([math.inf])
         if rest.max() <= least:
             break
-        if 2 * grid.size > MAX_PLACES:
+        if 2 * grid.size > min(MAX_PLACES, MAX_TABLE / 2 / len(step.rows.logs)):
             return None
         grid = grid._replace(size=2 * grid.size)
     values, errors = np.zeros((len(masses), grid.size)), []
@@ -354,6 +355,8 @@ def _line_step(
     offsets = (scales - logs[0]) / lattice
     index = np.clip(np.floor(offsets).astype(int), 0, logs.size - 2)
     share = np.clip(np.expm1(lattice * (offsets - index)) / math.expm1(lattice), 0.0, 1.0)
+    if logs.size * grid.size > MAX_TABLE / 2:
+        return None
     rows = _rows(logs, own, bins, sign, grid, delta)
     weights = spacing / math.sqrt(2 * math.pi) * np.exp(-z * z / 2)
     return _Step(rows, index, share, weights, terms, 1.0), error * (1 + 2 * error), 0.0

@@ -29,7 +29,7 @@ PRICE_ROUNDINGS, FFT_ROUNDINGS = 64, 18
 # variance that a grid adds to a term, relative to that of its logarithm, above and below; deviations of a term on it
 TERM_SPREADS, TERM_DEVIATIONS = {1: 0.008, -1: 0.002}, 12.0
 # most places of a grid, and most numbers in all tables
-MAX_PLACES, MAX_TABLE = 1 << 15, 1 << 24
+MAX_PLACES, MAX_TABLE = 1 << 17, 1 << 25
 # tilts that are tried in each direction, the largest exponent of one at a place of a term, and share beyond the grid
 TILTS, MAX_TILT, MAX_WRAPPED = 30, 300.0, 1e-10
 # parts of the frequencies that may be enough for a node, where all others are negligible
@@ -462,7 +462,7 @@ def _rows(
     """The rows of each term for the scales at all nodes; None where they are too many."""
     least, most = logs.min(axis=0), logs.max(axis=0)
     counts = [max(math.ceil((high - low) / lattice + 1e-6), 1) + 1 for low, high in zip(least, most, strict=True)]
-    if sum(counts) * grid.size > 2 * MAX_TABLE:
+    if sum(counts) * grid.size > MAX_TABLE:
         return None
     lattices = (float(low) + lattice * np.arange(count) for low, count in zip(least, counts, strict=True))
     return [make(scales, float(own)) for scales, own in zip(lattices, covariance.own, strict=True)]

@@ -1,0 +1,60 @@
+"""``python -m benchmarks balls_in_bins [--quick] [--out DIR]``: correlated noise with balls in bins, width and time.
+
+Each answer is computed in a process of its own; times are CPU seconds of the answer without imports.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+EPOCHS = 10
+JOBS = (
+    *(("column", 10, 6.0, delta) for delta in (1e-5, 1e-8, 1e-12)),
+    *(("column", 10, 3.0, delta) for delta in (1e-5, 1e-8)),
+    *((name, 10, 6.0, delta) for name in ("bsr:4", "banded:4", "bisr", "lambda:.9", "blt") for delta in (1e-5, 1e-8)),
+    ("column", 100, 3.0, 1e-5),
+    *((name, 100, 6.0, 1e-5) for name in ("column", "bsr:4", "bisr", "lambda:.9", "blt")),
+    ("column", 100, 6.0, 1e-8),
+)
+QUICK = (("banded:2", 4, 4.0, 1e-5),)
+PROGRAM = """
+import json, sys, tempfile, time
+import numpy as np
+import wpriv
+name, bins, sigma, delta, epochs = json.loads(sys.argv[1])
+strategy = name
+if name == "column":
+    size, values = bins * epochs, np.array([1, 0.5, 0.25, 0.125]) / 1.328125**0.5
+    strategy = tempfile.mkdtemp() + "/strategy.npy"
+    np.save(strategy, sum(np.diag(np.full(size - k, v), -k) for k, v in enumerate(values)))
+job = dict(sigma=sigma, strategy=strategy, sampling="balls-in-bins", bins=bins, epochs=epochs)
+wpriv.budget("matrix-gauss", sigma=9, strategy="banded:2", sampling="balls-in-bins", bins=2, epochs=1, delta=0.01)
+start = time.process_time()
+ends = wpriv.budget("matrix-gauss", **job, delta=delta).epsilon
+print(json.dumps([ends.lower, ends.upper, time.process_time() - start]))
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the benchmark; return 0."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks balls_in_bins", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one small job")
+    parser.add_argument("--out", type=Path, help="a folder for benchmarks.md")
+    flags = parser.parse_args(argv)
+    lines = ["| strategy | bins | sigma | delta | eps | width | s |", "|" + " --- |" * 7]
+    for name, bins, sigma, delta in QUICK if flags.quick else JOBS:
+        command = [sys.executable, "-c", PROGRAM, json.dumps([name, bins, sigma, delta, EPOCHS])]
+        low, high, used = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        width = f"{100 * (high / low - 1):.1f}%"
+        lines.append(f"| {name} | {bins} | {sigma:g} | {delta:g} | {low:.4g} .. {high:.4g} | {width} | {used:.1f} |")
+        print(lines[-1], file=sys.stderr, flush=True)
+    text = "\n".join(lines) + "\n"
+    print(text, end="")
+    if flags.out is not None:
+        flags.out.mkdir(parents=True, exist_ok=True)
+        (flags.out / "benchmarks.md").write_text(text)
+    return 0

@@ -1,0 +1,136 @@
+"""Laws of sums of lognormal terms and the covariances they need: against closed forms, sampling and the order."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+from scipy.stats import norm
+
+from wpriv.accounting.mechanisms._covariance_choice import factored, pilot
+from wpriv.accounting.mechanisms._lognormal_chains import chain_law, line_below, ring_of
+from wpriv.accounting.mechanisms._lognormal_sums import (
+    LATTICES,
+    Factored,
+    lattice_variance,
+    law_above,
+    law_below,
+    nodes_of,
+    rule,
+)
+
+DELTA = 1e-5
+
+
+def banded_gram(bins, scale=0.28, correlations=(0.5, 0.23, 0.09)):
+    row = np.zeros(bins)
+    row[0] = 1
+    for k, value in enumerate(correlations, start=1):
+        row[k] = value
+    return scale * row[np.abs(np.subtract.outer(np.arange(bins), np.arange(bins)))]
+
+
+def call(law, k):
+    return float(law.mass @ np.maximum(law.values - k, 0)) + law.lost
+
+
+def sampled_call(covariance, k, draws=100_000):
+    """The call of the mean of lognormal terms, from terms that are shifted towards a random one of them."""
+    bins, random = len(covariance), np.random.default_rng(3)
+    half = np.diagonal(covariance) / 2
+    root = np.linalg.cholesky(covariance + 1e-12 * np.eye(bins))
+    y = random.standard_normal((draws, bins)) @ root.T + 1.5 * covariance[random.integers(bins, size=draws)]
+    weight = np.exp(1.5 * y - 1.5**2 * half).mean(axis=1)
+    values = np.maximum(np.exp(y - half).mean(axis=1) - k, 0) / weight
+    return float(values.mean()), float(values.std()) / math.sqrt(draws)
+
+
+def test_one_term_has_the_calls_of_black_and_scholes():
+    variance = 0.5
+    covariance = Factored(0.0, np.zeros((1, 0)), np.array([variance]))
+    above, below = (law_of(covariance, DELTA, 2.0, 1e9) for law_of in (law_above, law_below))
+    for k in (0.7, 1.5, 4.0):
+        upper = (-math.log(k) + variance / 2) / math.sqrt(variance)
+        exact = ndtr(upper) - k * ndtr(upper - math.sqrt(variance))
+        assert call(below, k) <= exact <= call(above, k)
+        assert call(above, k) == pytest.approx(call(below, k), rel=0.05, abs=1e-6)
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_law_with_factors_holds_the_sampled_call(sign):
+    random = np.random.default_rng(0)
+    covariance = Factored(0.0, random.normal(0, 0.25, (5, 2)), random.uniform(0.1, 0.3, 5))
+    law = (law_above if sign > 0 else law_below)(covariance, DELTA, 1.0, 1e9)
+    for k in (1.3, 2.0):
+        mean, error = sampled_call(covariance.matrix, k)
+        assert sign * (call(law, k) - mean) >= -3.3 * error
+        assert call(law, k) == pytest.approx(mean, rel=0.03, abs=4 * error)
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_law_of_a_chain_holds_the_sampled_call(sign):
+    gram = banded_gram(14, 0.28, (0.3, 0.1, 0.02))
+    row = np.array([gram[0, min(k, 14 - k)] for k in range(14)])
+    chain = ring_of(row, np.ones(14), 1) if sign > 0 else line_below(gram, np.ones((14, 14)))
+    law = chain_law(chain, 14, sign, 1e-3)
+    whole = np.zeros((14, 14))
+    whole[: len(chain.matrix), : len(chain.matrix)] = chain.matrix
+    mean, error = sampled_call(whole - chain.common * (whole > 0), 1.5)
+    assert sign * (call(law, 1.5) - mean) >= -3.3 * error
+    assert call(law, 1.5) == pytest.approx(mean, rel=0.1)
+
+
+@pytest.mark.parametrize("factors", [0, 2, 4])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_chosen_covariance_is_on_its_side_for_all_positive_vectors(sign, factors):
+    gram = banded_gram(8)
+    weights = pilot(gram, DELTA).weights
+    covariance = factored(gram, weights, factors, sign)
+    # positive semidefinite plus nonnegative is copositive
+    vectors = np.random.default_rng(2).exponential(size=(20_000, 8)) ** 3
+    difference = sign * (covariance.matrix - gram)
+    assert np.einsum("ni,ij,nj->n", vectors, difference, vectors).min() >= -1e-12
+    assert abs((weights * difference).sum()) < {0: 0.5, 2: 0.2, 4: 0.1}[factors] * (weights * gram).sum()
+
+
+def test_law_below_has_mass_and_mean_one():
+    law = law_below(Factored(0.0, np.full((4, 1), 0.3), np.full(4, 0.2)), DELTA, 1.0, 1e9)
+    assert law.mass.sum() == pytest.approx(1, abs=1e-12)
+    assert law.mass @ law.values == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("factors", [1, 3, 4])
+def test_rule_integrates_a_posterior_to_its_bound(factors):
+    # the likelihood of one observation of precision 8 of each normal, at a place that is off the grid
+    precision = 9.0
+    ratio, error = rule(factors, 1e-7, halved=factors == 4)
+    h = math.sqrt(ratio / precision)
+    places = np.arange(-40, 41)
+    terms = h * norm.pdf(h * places) * np.exp(-8 * (h * places - 0.37 * h) ** 2 / 2)
+    even, odd = terms[places % 2 == 0].sum(), terms[places % 2 == 1].sum()
+    exact = math.exp(-8 * (0.37 * h) ** 2 / 2 / precision) / math.sqrt(precision)
+    value = (even + odd) ** factors
+    if factors == 4:
+        value += (even - odd) ** factors
+    assert abs(value - exact**factors) <= error
+
+
+def test_nodes_have_the_mass_and_the_means_of_their_factors():
+    covariance = Factored(0.0, np.random.default_rng(1).normal(0, 0.3, (6, 4)), np.full(6, 0.15))
+    nodes = nodes_of(covariance, DELTA, 1e6)
+    assert nodes.mass.sum() == pytest.approx(1, abs=1e-6)
+    assert np.allclose(nodes.mass @ np.exp(nodes.logs), 1, atol=1e-6)
+
+
+def test_a_scale_between_two_of_the_lattice_is_below_a_small_lognormal():
+    # Lemma 4: calls of the worst variables, on two scales, against those of the lognormal
+    lattice = LATTICES[-1]
+    deviation = math.sqrt(lattice_variance(lattice))
+    for position in np.linspace(0.01, 0.99, 21):
+        low, high = math.exp(-position * lattice), math.exp((1 - position) * lattice)
+        for k in np.linspace(low, high, 15):
+            upper = -math.log(k) / deviation + deviation / 2
+            lognormal = ndtr(upper) - k * ndtr(upper - deviation)
+            assert lognormal >= (high - k) * (1 - low) / (high - low)
