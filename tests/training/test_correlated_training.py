@@ -116,7 +116,9 @@ def test_a_fork_of_a_stopped_run_states_both_trainings_whole(recipe):
         )
     forked = train.run(train.recipe_of(recipe, changes={"optimizer.lr": 0.5}), recipe.parent / "out", fork=True)
     assert [row["n"] for row in forked.statement["process"]] == [12, 12]
-    assert forked.statement["cut_passes"] == [{"run": 1, "steps": 4, "pass_steps": 12}]
+    assert forked.statement["cut_passes"] == [{"run": 1, "steps": 4, "pass_steps": 12, "correlated": True}]
+    text = (forked.out / storage.STATEMENT_TEXT).read_text()
+    assert "run 1 took 4 of the 12 steps of its training, whose noise is correlated: it is accounted for as" in text
     row = wpriv.budget(Process((Step(MatrixGauss(3.0, "lambda:0.5"), 12, Allocation(1 / 6)),) * 2), delta=1e-5)
     assert forked.guarantees[0].epsilon.safe == row.epsilon.safe > 1.3 * expected("lambda:0.5")
 
