@@ -24,7 +24,7 @@ def diagnosed(data: object, **arguments: Any) -> Facts:
         UsageError: as for ``release``.
     """
     read = {name: arguments.pop(name) for name in ("table", "where", "query", "public") if name in arguments}
-    source = table(data, str(arguments.get("person")), Query(**read))
+    source = table(data, str(arguments.get("person")), Query(**read), arguments.get("by"))
     question = planning.checked(planning.asked(**arguments), source)
     cells: dict[str, list[Cell]] = {name: [] for name in question.columns()}
     for block in source.blocks(question.columns()):

@@ -211,7 +211,7 @@ def release(
         stored = release_folder.stored(folder, recipe)
         if stored is not None and not fresh:
             return Released(stored, stored=str(stored["released"]))
-    source = tables.table(data, person, read)
+    source = tables.table(data, person, read, by)
     question = planning.checked(question, source)
     payment = Payment.of(
         ledger, folder, None if max_eps is None else positive_number(number(max_eps, "`max_eps`"), "`max_eps`")

@@ -5,6 +5,8 @@ No message says anything about a row: not a cell, not a place, not a count.
 
 from __future__ import annotations
 
+import datetime
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -138,10 +140,15 @@ def _cells(column: Any) -> Cells:
 
 @dataclass(frozen=True, eq=False)
 class Chunks:
-    """Tables that are read one after the other, with the same columns of the same types."""
+    """Tables that are read one after the other, with the same columns.
+
+    Pandas finds the types of each chunk in its cells. So that no failure and no person depends on them, columns of
+    ``identifiers`` are text in all chunks of frames, unless the first has floats, dates or booleans there.
+    """
 
     first: Table
     rest: Iterator[object]
+    identifiers: tuple[str, ...] = ()
     name: str = "the table"
 
     @property
@@ -150,18 +157,38 @@ class Chunks:
 
     @property
     def types(self) -> Mapping[str, str]:
-        return self.first.types
+        return {**self.first.types, **dict.fromkeys(self._as_text(), TEXT)}
+
+    def _as_text(self) -> list[str]:
+        frame = isinstance(self.first, Frame)
+        return [name for name in self.identifiers if frame and self.first.types.get(name) in ("", INTEGER)]
 
     def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
-        yield from self.first.blocks(columns)
-        for chunk in self.rest:
-            further = table(chunk)
-            if any(name not in further.columns or further.types[name] != self.types[name] for name in columns):
-                raise UsageError(
-                    "the chunks of `data` must have the same columns of the same types; read them as text, for "
-                    "example by pandas.read_csv(path, dtype=str, chunksize=100000)"
-                )
-            yield from further.blocks(columns)
+        texts = set(self._as_text())
+        for each in itertools.chain([self.first], map(table, self.rest)):
+            has_types = not (isinstance(self.first, Frame) and isinstance(each, Frame))
+            if any(
+                name not in each.columns or (has_types and each.types[name] != self.first.types[name])
+                for name in columns
+            ):
+                raise UsageError("the chunks of `data` must have the same columns, and in Arrow the same types")
+            for block in each.blocks(columns):
+                cells = {name: _as_text(cells) if name in texts else cells for name, cells in block.cells.items()}
+                yield Block(block.count, cells)
+
+
+def _as_text(cells: Cells) -> Cells:
+    """Persons or keys as text, whatever their types in a chunk: of whole floats without a point, of dates the day."""
+    values, codes = cells.coded()
+    return Cells([_text(value) for value in values], codes)
+
+
+def _text(cell: object) -> object:
+    if isinstance(cell, float):
+        return str(int(cell)) if cell.is_integer() and abs(cell) < 2**53 else None
+    if isinstance(cell, datetime.date):
+        return str(cell)[:10]
+    return str(cell) if isinstance(cell, int) or type(cell).__name__ == "UUID" else cell
 
 
 @dataclass(frozen=True)
@@ -175,12 +202,12 @@ class Query:
     public: tuple[str, ...] = ()
 
 
-def table(data: object, person: str = "", query: Query = Query()) -> Table:
+def table(data: object, person: str = "", query: Query = Query(), by: str | None = None) -> Table:
     """Open a table: files of CSV or Parquet, the URL of a database, a data frame, a table of Arrow, a mapping from
     names to columns, or an iterator of these.
 
     Args:
-        person, query: of a database: the column of the person, and what is read.
+        person, by: the columns of persons and keys. query: of a database, what is read.
     Raises:
         UsageError: it is none of them, or the query is refused. MissingResource: a file or a package is missing.
     """
@@ -203,7 +230,7 @@ def table(data: object, person: str = "", query: Query = Query()) -> Table:
         chunks = iter(data)
         first = next(chunks, None)
         if first is not None and not isinstance(first, (str, bytes, tuple, list)):
-            return Chunks(table(first), chunks)
+            return Chunks(table(first), chunks, (person, *([] if by is None else [by])))
     raise UsageError(
         f"`data` must be a file of CSV or Parquet, the URL of a database, or a data frame; found {type(data).__name__}"
     )
