@@ -25,8 +25,7 @@ from wpriv.releases import aggregate, plan, tables
 from wpriv.releases.noise_plan import Budget
 from wpriv.releases.outputs import Limits
 from wpriv.releases.plan import Question
-from wpriv.releases.quantiles import Selection
-from wpriv.releases.sampling import GAUSS, Noise
+from wpriv.releases.sampling import GAUSS, Noise, Selection
 
 WIDE = Budget(3.0, 0.05)  # little noise, so that few outcomes matter
 PURE = Budget(3.0, 0.0, "laplace")

@@ -143,7 +143,7 @@ def command(
 
 def _diagnose(files: Sequence[str], arguments: Json) -> None:
     """Print facts about the rows on standard error, which nothing protects."""
-    from wpriv.releases.diagnosis import diagnosed
+    from wpriv.releases.release import diagnosed
 
     facts = diagnosed(files, **arguments)
     output.tell("PRIVATE: what follows is about the rows, and protected by nothing")

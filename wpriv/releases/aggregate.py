@@ -20,9 +20,8 @@ from wpriv.releases import bounding
 from wpriv.releases.bounding import Contributions
 from wpriv.releases.outputs import BinCounts, Column, Mean, Output, Quantile
 from wpriv.releases.plan import Plan
-from wpriv.releases.quantiles import Selection
 from wpriv.releases.rows import Rows
-from wpriv.releases.sampling import GAUSS, LAPLACE, LEVEL, Noise
+from wpriv.releases.sampling import GAUSS, LAPLACE, LEVEL, Noise, Selection
 
 Z = 1.959963984540054  # the .975 quantile of the normal distribution
 SELECTED = "shown since its noisy count is above the threshold; near it counts are too large on average"

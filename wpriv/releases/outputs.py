@@ -16,14 +16,14 @@ from functools import cached_property
 from typing import ClassVar
 
 from wpriv.errors import UnknownName, UsageError
+from wpriv.files.columns import EPOCH
 from wpriv.numerics.numbers import positive_number, shown
-from wpriv.releases.bounding import EPOCH, Grid, bound, exact_decimal
+from wpriv.releases.bounding import Grid, bound, exact_decimal
 
 PERSONS, ROWS = "persons", "rows"
 DEFAULT_STEPS = 2**20
 LEAST_WHOLE = 10  # whole bounds of a column of no declared type, from which on it is taken to have whole numbers
 OUTSIDE = ("drop", "clip", "bins")
-MOST_CELLS = 10_000_000
 
 
 def bound_text(value: Fraction, dates: bool = False) -> str:

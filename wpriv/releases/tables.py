@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from wpriv.errors import MissingResource, UnknownName, UsageError, of_file, require
-from wpriv.files import csv_columns, csv_tables
-from wpriv.files.columns import BOOLEAN, DATE, INTEGER, NUMBER, TEXT, TYPES, Block, Cells, coded
+from wpriv.files import csv_tables
+from wpriv.files.columns import BOOLEAN, DATE, INTEGER, NUMBER, TEXT, TYPES, Block, Cells, coded, csv_blocks
 from wpriv.files.csv_tables import CsvError
 
 ROWS = 2**20  # of a block
@@ -41,37 +41,64 @@ class Table(Protocol):
 
 
 @dataclass(frozen=True)
-class CsvFiles:
-    """CSV files with the same columns, all cells text; several are one table."""
+class Files:
+    """Files of CSV, whose cells are text, or of Parquet, all with the same columns of the same types: one table.
+
+    Args:
+        read: gives the blocks of some columns of a file.
+    """
 
     paths: tuple[Path, ...]
     columns: tuple[str, ...]
     types: Mapping[str, str]
+    read: Callable[[Path, Sequence[str]], Iterator[Block]]
 
     @property
     def name(self) -> str:
         return ", ".join(path.name for path in self.paths)
 
     @classmethod
-    def open(cls, paths: Sequence[Path]) -> CsvFiles:
-        """Read the names of the columns.
+    def open(cls, paths: Sequence[Path]) -> Files:
+        """Read the names and types of the columns.
 
         Raises:
-            UsageError: no CSV, or files of different columns. MissingResource: a file cannot be read.
+            UsageError: neither CSV nor Parquet, or files of different columns. MissingResource: a file cannot be read.
         """
-        headers = []
+        kinds = {path.suffix.lower() for path in paths}
+        csv, parquet = kinds <= {".csv", ".txt"}, kinds <= {".parquet", ".pq"}
+        if not csv and not parquet:
+            raise UsageError(
+                f"`data` must be files of CSV (.csv, .txt) or of Parquet (.parquet), all of one kind; found "
+                f"{', '.join(path.name for path in paths)}"
+            )
         for path in paths:
-            with _reading(path):
-                headers.append(csv_tables.names_of(path))
-        for path, header in zip(paths, headers, strict=True):
-            if header != headers[0]:
-                raise UsageError(f"{path} has other columns than {paths[0]}; several files are one table")
-        return cls(tuple(paths), tuple(headers[0]), dict.fromkeys(headers[0], TEXT))
+            if not path.is_file():
+                raise MissingResource(f"`data` {path}: there is no such file")
+        types, read = _csv_types, _csv_blocks
+        if parquet:
+            require("pyarrow", "a file of Parquet")
+            from wpriv.releases import arrow_tables
+
+            types, read = arrow_tables.file_types, arrow_tables.file_blocks
+        schemas = list(map(types, paths))
+        for path, schema in zip(paths, schemas, strict=True):
+            if schema != schemas[0]:
+                what = "columns or types" if parquet else "columns"
+                raise UsageError(f"{path} has other {what} than {paths[0]}; several files are one table")
+        return cls(tuple(paths), tuple(schemas[0]), schemas[0], read)
 
     def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
-        for path in self.paths:
-            with _reading(path):
-                yield from csv_columns.blocks(path, columns)
+        return itertools.chain.from_iterable(self.read(path, columns) for path in self.paths)
+
+
+def _csv_types(path: Path) -> dict[str, str]:
+    with _reading(path):
+        return dict.fromkeys(csv_tables.names_of(path), TEXT)
+
+
+def _csv_blocks(path: Path, columns: Sequence[str]) -> Iterator[Block]:
+    with _reading(path):
+        yield from csv_blocks(path, columns)
 
 
 @contextmanager
@@ -218,7 +245,7 @@ def table(data: object, person: str = "", query: Query = Query(), by: str | None
             return _in_database(list(map(str, listed)), person, query)
         if query != Query():
             raise UsageError("`table`, `where`, `query` and `public` are for databases, such as sqlite:///clinic.db")
-        return _in_files([Path(each) for each in listed])
+        return Files.open([Path(each) for each in listed])
     if isinstance(data, Mapping) or hasattr(data, "iloc"):
         return Frame.open(data)
     if hasattr(data, "__arrow_c_stream__"):
@@ -239,25 +266,6 @@ def table(data: object, person: str = "", query: Query = Query(), by: str | None
 def is_url(data: object) -> bool:
     """Whether ``data`` names a database."""
     return isinstance(data, str) and "://" in data
-
-
-def _in_files(paths: Sequence[Path]) -> Table:
-    kinds = {path.suffix.lower() for path in paths}
-    csv, parquet = kinds <= {".csv", ".txt"}, kinds <= {".parquet", ".pq"}
-    if not csv and not parquet:
-        raise UsageError(
-            f"`data` must be files of CSV (.csv, .txt) or of Parquet (.parquet), all of one kind; found "
-            f"{', '.join(path.name for path in paths)}"
-        )
-    for path in paths:
-        if not path.is_file():
-            raise MissingResource(f"`data` {path}: there is no such file")
-    if csv:
-        return CsvFiles.open(paths)
-    require("pyarrow", "a file of Parquet")
-    from wpriv.releases.arrow_tables import ParquetFiles
-
-    return ParquetFiles.open(paths)
 
 
 def _in_database(urls: Sequence[str], person: str, query: Query) -> Table:
