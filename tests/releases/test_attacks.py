@@ -309,7 +309,7 @@ def test_a_key_of_one_person_does_not_show_that_the_person_is_there():
         for number in aggregate.released(
             planned, tables.table(columns).blocks(["id", "key"]), randomness.key("release", seed)
         ):
-            shown[int(str(number.key).split()[0])] += 1
+            shown[int(str(number["key"]).split()[0])] += 1
     assert shown[1] == 0
     for size, chance in ((10, 7.377e-4), (23, 0.453129), (30, 0.937100)):
         assert abs(shown[size] - 1000 * chance) <= 5 * math.sqrt(1000 * chance * (1 - chance)) + 1

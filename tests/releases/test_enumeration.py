@@ -44,13 +44,15 @@ def exact_integers(about, rows, key):
     columns = {name: [row[place] for row in rows] for place, name in enumerate(("id", "key", "x"))}
     numbers = aggregate.released(about, tables.table(columns).blocks(list(columns)), key)
     return {
-        (each.name, each.key, each.bin): tuple(each.parts.values()) if each.parts else (int(each.value / grid(each)),)
+        (each["name"], each["key"], each.get("bin")): tuple(each["parts"].values())
+        if "parts" in each
+        else (int(Fraction(each["value"]) / grid(each)),)
         for each in numbers
     }
 
 
 def grid(number):
-    return Fraction(number.grid or 1)
+    return Fraction(number["grid"] or 1)
 
 
 def small_tables(others, own):

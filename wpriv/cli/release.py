@@ -103,25 +103,23 @@ def command(
     from wpriv.releases.release import release
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet)
-    read: Json = {"table": table, "where": where, "query": query, "public": public}
-    limits: Json = {"max_groups": max_groups, "max_rows": max_rows}
-    keyed: Json = {"column": by, "keys": _keys(keys), "other": other, "normalise": _words(normalise)}
     given: Json = {
-        **{"person": person, "limits": limits, "by": keyed, "eps": eps, "delta": delta, "noise": flags.folded(noise)},
-        **{"key_delta": key_delta, "records": records, "distinct": distinct, "nonnegative": nonnegative},
-        **{"data": {"null": null, **read}, "seed": seed},
-    }
+        "person": person, "max_groups": max_groups, "max_rows": max_rows, "by": by, "keys": _keys(keys), "other": other,
+        "normalise": _words(normalise), "eps": eps, "delta": delta, "noise": flags.folded(noise),
+        "key_delta": key_delta, "records": records, "distinct": distinct, "nonnegative": nonnegative, "seed": seed,
+        "null": null, "table": table, "where": where, "query": query, "public": public,
+    }  # fmt: skip
     numbers: Json = {
-        **{"count": count, "sum": sum_, "mean": mean, "quantile": quantile, "histogram": histogram},
-        **{"bounds": bounds, "grid": grid, "types": types, "weight": weight, "se": se},
-    }
+        "count": count, "sum": sum_, "mean": mean, "quantile": quantile, "histogram": histogram,
+        "bounds": bounds, "grid": grid, "types": types, "weight": weight, "se": se,
+    }  # fmt: skip
     if recipe is None:
         _require(data=data, person=person, delta=delta)
         asked = _Asked({name: texts or () for name, texts in numbers.items()})
-        files, arguments = data, declaration.keywords(given, asked.outputs(overall, of, outside))
+        files, arguments = data, declaration.given(given) | {"outputs": asked.outputs(overall, of, outside)}
     else:
-        more: Json = {**read, "null": null, "overall": overall, "histogram_of": of, "outside": outside}
-        _refuse_beside(recipe, {**given, **limits, "by": by, "keys": keys, "other": other, **numbers, **more})
+        every = {**given, **numbers, "overall": overall, "histogram_of": of, "outside": outside}
+        flags.no_flags(recipe, flags.Job(), **{name: value for name, value in every.items() if value})
         files, arguments = declaration.of_recipe(recipe)
         if files is not None and data:
             raise UsageError(f"the recipe {recipe} names its data; leave out --data, or the key data of the recipe")
@@ -156,12 +154,6 @@ def _require(**given: object) -> None:
     for name, value in given.items():
         if not value:
             raise UsageError(f"release needs `{name}`; `wpriv release --help` shows examples")
-
-
-def _refuse_beside(recipe: str, given: Json) -> None:
-    """Refuse flags that say what a recipe says."""
-    single = {name: value for name, value in given.items() if value and not isinstance(value, dict)}
-    flags.no_flags(recipe, flags.Job(), **single)
 
 
 def _expected(expect: str | None, dry_run: bool) -> float | None:

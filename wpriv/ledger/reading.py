@@ -19,7 +19,6 @@ from wpriv.ledger.scopes import Booking, Books, Place
 from wpriv.ledger.store import PENDING, SPENT, Entry, Head, Store, release_rows
 from wpriv.numerics.numbers import short, text
 
-PLANNED = -1  # the gate of the counts of a declared plan
 MAX_BYTES = 2_000_000_000
 MAX_KINDS = 50  # of which pld is asked anew every time
 KEPT_EVERY = 256  # entries after which the state of what ran is kept again
@@ -321,9 +320,7 @@ class Replay:
         place = Place.parse(about["place"])
         bookings = [Booking(**{**row, "amounts": tuple(row["amounts"])}) for row in about["bookings"]]
         self.books.take(bookings, name, place, reserved=entry.kind == "reserve")
-        for index, n in about["planned_steps"]:
-            row = self.books.amounts.setdefault((PLANNED, 0, index), {})
-            row[place] = row.get(place, 0) + n
+        self.books.take_planned(about["planned_steps"], place)
 
 
 def _require_chain(entries: list[Entry], ledger: str) -> None:

@@ -20,10 +20,11 @@ from wpriv.files.shown import Shown
 from wpriv.numerics.numbers import number, positive_number, short, text
 from wpriv.releases import aggregate, declaration, release_folder, tables
 from wpriv.releases import plan as planning
+from wpriv.releases.aggregate import Json
 from wpriv.releases.bounding import Cell, canonical, exact_decimal, exact_value, normalised
 from wpriv.releases.outputs import BinCounts, Column, Output
 from wpriv.releases.plan import ROW, Question
-from wpriv.releases.release_folder import Json, Payment
+from wpriv.releases.release_folder import Payment
 from wpriv.releases.tables import Query
 
 Facts = list[tuple[str, str]]
