@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -130,9 +131,7 @@ class Reader:
             row = self.store.row(connection, lock=False)
             books = self.store.books(connection, self.charter.tree)
             releases = self.store.releases(connection)
-        states: dict[str, int] = {}
-        for release in releases:
-            states[release.state] = states.get(release.state, 0) + 1
+        states = Counter(release.state for release in releases)
         gates = self.charter.tree.gates
         promises = tuple(PROMISE.format(scope=gate.scope, limit=gate.limit) for gate in gates)
         unfinished = tuple(release.id for release in releases if release.state == "begun")
@@ -188,11 +187,9 @@ class Reader:
 
     def _counted(self, about: list[dict[str, Any]]) -> list[tuple[Process, int]]:
         """The releases of entries as processes of one step, equal ones counted."""
-        counts: dict[str, int] = {}
-        for each in about:
-            for row in each["steps"]:
-                name = canonical({"step": row, "records": each["records"]})
-                counts[name] = counts.get(name, 0) + 1
+        counts = Counter(
+            canonical({"step": row, "records": each["records"]}) for each in about for row in each["steps"]
+        )
         rows = [(json.loads(name), n) for name, n in counts.items()]
         tree, group = self.charter.tree, self.charter.group
         return [(Process((Step.from_dict(row["step"]),), tree.adjacency, group, row["records"]), n) for row, n in rows]

@@ -121,10 +121,9 @@ class Ledger(Reader):
         """
         require_texts(actor=actor)
         terms_kept = charter.charter(**terms)
-        body = terms_kept.as_text()
-        about = {"body": {"charter": json.loads(body)}, "actor": actor}
         store = Store(url, create=True)
-        store.create(secrets.token_hex(8), terms_kept.rule, body, digest(body), about)
+        first = {"body": {"charter": json.loads(terms_kept.as_text())}, "actor": actor}
+        store.create(secrets.token_hex(8), terms_kept, first)
         store.close()
         return cls(url)
 
@@ -543,18 +542,15 @@ class Ledger(Reader):
         Raises:
             Refused: they are not in the plan, or more than are left of it.
         """
-        rows = []
-        used = {
-            index: books.amounts.get((PLANNED, 0, index), {}).get(Place(ROOT), 0)
-            for index in range(len(self.charter.plan))
-        }
+        rows, plan = [], self.charter.plan
+        rest = [each.n - books.amounts.get((PLANNED, 0, at), {}).get(Place(ROOT), 0) for at, each in enumerate(plan)]
         for row in steps:
             step = Step.from_dict(row)
-            index = next((i for i, each in enumerate(self.charter.plan) if each.is_like(step)), None)
-            left = 0 if index is None else self.charter.plan[index].n - used[index]
+            index = next((at for at, each in enumerate(plan) if each.is_like(step)), None)
+            left = 0 if index is None else rest[index]
             if index is None or step.n > left:
                 raise Refused(f"the declared plan has {left} of these steps left; found {step.n}. Nothing was spent")
-            used[index] += step.n
+            rest[index] -= step.n
             rows.append((index, step.n))
         return rows
 

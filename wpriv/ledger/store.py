@@ -151,6 +151,10 @@ class Head:
         return f"{self.seq} {self.digest}"
 
 
+def _columns_of(place: Place) -> dict[str, str]:
+    return {"scope": place.scope, "part": str(place).removeprefix(place.scope)}
+
+
 def release_rows(entries: list[Entry], states: Mapping[str, str]) -> list[dict[str, str | None]]:
     """The rows of the releases that follow from all entries, in order."""
     nonces = {entry.release: str(entry.content()["nonce"]) for entry in entries if entry.kind == "begin"}
@@ -159,7 +163,7 @@ def release_rows(entries: list[Entry], states: Mapping[str, str]) -> list[dict[s
         if entry.kind in ("spend", "reserve"):
             content, name = entry.content(), str(entry.release)
             place, state = Place.parse(content["place"]), states[name]
-            about = {"id": name, "scope": place.scope, "part": str(place).removeprefix(place.scope), "state": state}
+            about = {"id": name, **_columns_of(place), "state": state}
             digests = {"nonce_digest": nonces.get(name), "pair_digest": content["request"]}
             rows.append({**about, "expires": content["expires"] if state == PENDING else None, **digests})
     return rows
@@ -259,7 +263,7 @@ class Store:
                     f"PostgreSQL has {name} off, so that a crash may lose what was spent. Turn {name} on"
                 )
 
-    def create(self, ledger: str, rule: str, charter: str, limits_digest: str, first: Mapping[str, Any]) -> Head:
+    def create(self, ledger: str, charter: Charter, first: Mapping[str, Any]) -> Head:
         """Make the tables and the first entry.
 
         Raises:
@@ -267,10 +271,16 @@ class Store:
         """
         with self.transaction() as connection:
             self._make_tables(connection)
-            about = {"schema": SCHEMA, "rule": rule, "charter": charter, "limits_digest": limits_digest}
-            connection.execute(insert(LEDGER).values(id=ledger, head_seq=0, head_digest=digest(ledger), **about))
+            head = Head(0, digest(ledger))
+            self._add_ledger(connection, ledger, charter, head)
             self.id = ledger
-            return self.append(connection, Head(0, digest(ledger)), "init", **first)
+            return self.append(connection, head, "init", **first)
+
+    @staticmethod
+    def _add_ledger(connection: Connection, ledger: str, charter: Charter, head: Head) -> None:
+        words = charter.as_text()
+        about = {"schema": SCHEMA, "rule": charter.rule, "charter": words, "limits_digest": digest(words)}
+        connection.execute(insert(LEDGER).values(id=ledger, head_seq=head.seq, head_digest=head.digest, **about))
 
     def _make_tables(self, connection: Connection) -> None:
         if inspect(connection).has_table("ledger"):
@@ -285,9 +295,7 @@ class Store:
         """Make the tables from the entries of another ledger and what follows from them; errors as for ``create``."""
         with self.transaction() as connection:
             self._make_tables(connection)
-            last, words = entries[-1], charter.as_text()
-            about = {"schema": SCHEMA, "rule": charter.rule, "charter": words, "limits_digest": digest(words)}
-            connection.execute(insert(LEDGER).values(id=ledger, head_seq=last.seq, head_digest=last.digest, **about))
+            self._add_ledger(connection, ledger, charter, Head(entries[-1].seq, entries[-1].digest))
             for entry in entries:
                 connection.execute(insert(ENTRY).values(**vars(entry)))
             for row in release_rows(entries, states):
@@ -428,11 +436,7 @@ class Store:
             for place, booked in row.items():
                 if place in earlier and earlier[place] == booked:
                     continue
-                part = str(place).removeprefix(place.scope)
-                names = dict(zip(("gate", "filter", "account"), key, strict=True)) | {
-                    "scope": place.scope,
-                    "part": part,
-                }
+                names = dict(zip(("gate", "filter", "account"), key, strict=True)) | _columns_of(place)
                 if place in earlier:
                     where = [ACCOUNT.c[name] == value for name, value in names.items()]
                     connection.execute(update(ACCOUNT).where(*where).values(booked=booked))
@@ -469,8 +473,7 @@ class Store:
 
     def add_release(self, connection: Connection, release: str, place: Place, **values: Any) -> None:
         """Add the row of a release."""
-        part = str(place).removeprefix(place.scope)
-        connection.execute(insert(RELEASE).values(id=release, scope=place.scope, part=part, **values))
+        connection.execute(insert(RELEASE).values(id=release, **_columns_of(place), **values))
 
     def expired(self, connection: Connection, now: str) -> list[str]:
         """The reservations whose time has passed."""
