@@ -277,21 +277,19 @@ def _print(result: Released, mode: str, out: Path | None, dry_run: bool, about: 
 
 def _print_table(rows: Rows) -> None:
     """A line for each number: key, output, value, half width and standard error."""
-    from wpriv.releases.release_folder import visible
+    from wpriv.releases.release_folder import cells, visible
 
     lines = []
     for row in rows:
-        value = row["value"]
-        shown = "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-        key = " ".join(str(row[name]) for name in ("key", "bin") if row.get(name) is not None)
-        if row["half_width"] is not None:
-            width = row["half_width"]
-            about = f"+- {width:,} (95%)" if isinstance(width, int) else f"+- {width} (95%)"
-            about += f"    standard error {row['standard_error']:g}"
+        key, name, value, width, low, high, error, note = cells(row)
+        shown, half = (
+            "-" if each is None else f"{each:,}" if isinstance(each, int) else str(each) for each in (value, width)
+        )
+        if width is not None:
+            about = f"+- {half} (95%)    standard error {error:g}"
         else:
-            low, high = row["interval"] or ("", "")
-            about = "; ".join(filter(None, (f"{low} to {high} (95%)" if low != "" else "", row["note"])))
-        lines.append((visible(key), str(row["name"]), shown, about))
+            about = "; ".join(filter(None, (f"{low} to {high} (95%)" if low != "" else "", str(note))))
+        lines.append((visible(str(key)), str(name), "-" if value is None else shown, about))
     widths = [max((len(line[place]) for line in lines), default=0) for place in range(3)]
     for key, name, value, about in lines:
         parts = [key.ljust(widths[0])] * (widths[0] > 0) + [name.ljust(widths[1]), value.rjust(widths[2]), about]

@@ -145,16 +145,11 @@ def selection(plan: Plan, output: Quantile, part: int, share: Fraction) -> Selec
 
 def described_empty(plan: Plan) -> list[Json]:
     """The numbers of a plan without their values, for a dry run; of unknown keys one line stands for each."""
-    numbers = []
-    for place, output in enumerate(plan.question.outputs):
-        keys = plan.question.names if plan.question.has_keys(output) else (None,)
-        if plan.question.has_keys(output) and plan.question.has_unknown_keys:
-            keys = ("(each)",)
-        bins = output.bins()
-        for name in keys:
-            for bin_ in bins:
-                label = (name, bin_ or None)
-                numbers.append(describe(plan, place, label, None, ""))
+    question, numbers = plan.question, []
+    for place, output in enumerate(question.outputs):
+        keys: tuple[str | None, ...] = ("(each)",) if question.has_unknown_keys else question.names
+        for name in keys if question.has_keys(output) else (None,):
+            numbers += [describe(plan, place, (name, bin_ or None), None, "") for bin_ in output.bins()]
     return numbers
 
 

@@ -79,7 +79,7 @@ class Released(Shown):
         rows = [row for row in self.rows if row["name"] == output]
         rows = [row for row in rows if all(label in (row["key"], row.get("bin")) for label in labels)]
         if len(rows) != 1:
-            known = dict.fromkeys(" ".join(filter(None, map(str, _label(row)))) for row in self.rows)
+            known = dict.fromkeys(map(_label, self.rows))
             raise UsageError(f"no one output called {name!r}; there are {', '.join(known)}")
         return Answer(rows[0])
 
@@ -118,7 +118,7 @@ class Released(Shown):
 
     def facts(self) -> Facts:
         """The numbers."""
-        return [(" ".join(filter(None, _label(row))), _shown(row)) for row in self.rows]
+        return [(_label(row), "-" if row["value"] is None else str(row["value"])) for row in self.rows]
 
 
 @dataclass(frozen=True)
@@ -134,12 +134,8 @@ class Answer:
         return float(str(value))
 
 
-def _label(row: Json) -> tuple[str, str, str]:
-    return str(row["name"]), str(row["key"] or ""), str(row.get("bin") or "")
-
-
-def _shown(row: Json) -> str:
-    return "-" if row["value"] is None else str(row["value"])
+def _label(row: Json) -> str:
+    return " ".join(str(row[name]) for name in ("name", "key", "bin") if row.get(name))
 
 
 def release(
