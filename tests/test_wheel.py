@@ -50,6 +50,8 @@ OPTIONAL = {
     "starlette": "ledger-serve",
     "uvicorn": "ledger-serve",
     "psycopg": "postgres",
+    "pyarrow": "release",
+    "sqlglot": "release",
 }  # imported behind a message that names the extra
 # modules that go by another name than their distribution
 NAMES = {"PIL": "pillow", "yaml": "pyyaml", "flint": "python-flint"}

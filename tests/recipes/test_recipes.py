@@ -45,6 +45,8 @@ WITHOUT_NUMBERS = {
     "fig3-fig5-quantile",
     "fig7-dcgan",
     "fig13-circle",
+    "fashion-mnist-cnn",  # a comparison of this program's own, whose table is in the guide
+    "fashion-mnist-features",
     "pretrained",  # the first weights of another recipe
 }
 # the figures of some recipes are rendered in each run, and those of all at night

@@ -78,13 +78,11 @@ def command(
     """Compare accountants over a grid; one job under every interpretation (--why); two processes (--order); or
     strategies of correlated noise (--strategies).
 
-    A folder of recipes of kind check is a table of printed eps, that of what ran, and the verdict.
+    A folder of recipes of kind check (claims/libraries) is a table of printed eps, that of what ran, and the verdict.
 
     wpriv compare plc/fig7-dpsgd --quick
 
     wpriv compare --order "gauss sigma=1" "laplace scale=1"
-
-    wpriv compare claims/libraries
 
     wpriv compare --strategies banded:4 blt:3 --bins 100 --epochs 5 --eps 4 --delta 1e-5
 

@@ -245,7 +245,7 @@ class Releases(Protection):
     for_comparison: list[Figure] = []
     refused: list[Refused] = []
     parameters: Json | None = None
-    cut_passes: list[dict[str, int | bool]] = []
+    cut_passes: list[Json] = []
 
 
 class Reports(Protection):
