@@ -408,8 +408,8 @@ def serve(
         flags.Text, option("N", "Port of the page (default 8787); 0 for any that is free.", "--port")
     ] = None,
     host: Annotated[
-        str, option("NAME", "127.0.0.1 (default), localhost or ::1: this machine alone.", "--host")
-    ] = "127.0.0.1",
+        flags.Text, option("NAME", "127.0.0.1 (default), localhost or ::1: this machine alone.", "--host")
+    ] = None,
     token_file: Annotated[
         flags.Text, option("FILE", "Also spend from the page, with the token in this file.", "--token-file")
     ] = None,
@@ -434,7 +434,7 @@ def serve(
     from wpriv.ledger.store import without_password
 
     shown = without_password(url)
-    page.serve(url, host=host, port=number, token=token, ready=lambda at: output.emit(f"{at} shows {shown}, {mode}"))
+    page.serve(url, host=host or "127.0.0.1", port=number, token=token, ready=lambda at: output.emit(f"{at} shows {shown}, {mode}"))
 
 
 def _service() -> type[Ledger]:
