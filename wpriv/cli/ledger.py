@@ -434,7 +434,13 @@ def serve(
     from wpriv.ledger.store import without_password
 
     shown = without_password(url)
-    page.serve(url, host=host or "127.0.0.1", port=number, token=token, ready=lambda at: output.emit(f"{at} shows {shown}, {mode}"))
+    page.serve(
+        url,
+        host=host or "127.0.0.1",
+        port=number,
+        token=token,
+        ready=lambda at: output.emit(f"{at} shows {shown}, {mode}"),
+    )
 
 
 def _service() -> type[Ledger]:
