@@ -188,3 +188,21 @@ def test_the_longest_cell_of_rows_does_not_hang_on_tables_that_were_read_before(
     assert csv_tables.names_of(table) == ["a", "b"]
     with pytest.raises(csv_tables.CsvError, match="not a CSV table"):
         list(csv_tables.rows(table.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (b"patient;days\np1;3\n", "separated by semicolons"),
+        (b'"patient";"days"\n"p1";"3,5"\n', "separated by semicolons"),
+        (b"sep=;\npatient;days\n", "separated by semicolons"),
+        (b"patient\tdays\np1\t3\n", "separated by tabs"),
+        ("patient,days\np1,3\n".encode("utf-16"), "not text in UTF-8"),
+        ("Größe,days\n1,3\n".encode("latin-1"), "not text in UTF-8"),
+    ],
+)
+def test_files_as_excel_may_save_them_are_refused_by_their_first_row(tmp_path, raw, words):
+    path = tmp_path / "table.csv"
+    path.write_bytes(raw)
+    with pytest.raises(csv_tables.CsvError, match=words):
+        csv_tables.names_of(path)

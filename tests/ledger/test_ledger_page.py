@@ -68,7 +68,7 @@ def test_the_page_shows_what_is_left_by_whom_and_what_was_refused(client, ledger
         "region",
     ):
         assert word in answer.text
-    assert "there is room for 0 of its 1 releases" in answer.text
+    assert "left. Nothing was spent" in answer.text
     assert "This page only reads" in answer.text
 
 

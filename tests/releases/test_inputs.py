@@ -247,11 +247,19 @@ def clinic(tmp_path):
     return write(tmp_path / "clinic.db", ROWS)
 
 
+def test_a_database_without_tables_has_none_of_the_name(tmp_path):
+    (tmp_path / "empty.db").touch()
+    with pytest.raises(UnknownName, match="no table called 'stays'"):
+        release(f"sqlite:///{tmp_path}/empty.db", table="stays", outputs=[Count()], **PURE)
+
+
 def test_a_table_of_a_database_with_a_condition(clinic, noiseless):
     assert values(release(clinic, table="stays", outputs=[Count()], **PURE)) == [6]
     assert values(release(clinic, table="stays", where="ward IN ('A', 'B')", outputs=[Count()], **PURE)) == [5]
     with pytest.raises(UnknownName, match="no table called 'stay'; did you mean 'stays'"):
         release(clinic, table="stay", outputs=[Count()], **PURE)
+    with pytest.raises(UsageError, match="three slashes"):
+        release("sqlite://clinic.db", table="stays", outputs=[Count()], **PURE)
     with pytest.raises(UsageError, match="no such column: wrad"):
         release(clinic, table="stays", where="wrad = 'A'", outputs=[Count()], **PURE)
     for wrong in ("1 = 1; DROP TABLE stays", "1) OR (1", "days > (SELECT avg(days) FROM stays)", "1 LIMIT 3"):

@@ -244,6 +244,11 @@ def test_a_misspelt_column_is_named_before_anything_is_spent(stays, tmp_path, ca
         (["--count", "people"], "no count called 'people'"),
         (["--count", "persons", "--weight", "mean=2"], "no output called 'mean'"),
         (["--sum", "days", "--bounds", "days=0:60", "--types", "days=text"], "give --types days=number"),
+        (["--sum", "days", "--bounds", "day=0:60"], "--bounds of day: no output is of this column"),
+        (["--sum", "days", "--bounds", "days=01.01.2026:31.12.2026"], "--types COLUMN=date"),
+        (["--quantile", "days=90", "--bounds", "days=0:60"], "found 90"),
+        (["--count", "persons", "--by", "ward", "--keys", "A", "B"], "'B' belongs to no flag"),
+        (["--count", "persons", "other.csv"], "a table is no recipe; give it as --data other.csv"),
         ([], "needs an output"),
     ],
 )
@@ -252,6 +257,11 @@ def test_what_is_missing_is_named(stays, tmp_path, capfd, words, message):
     code, _, stderr = call(capfd, "release", "--data", str(stays), *about, *words)
     assert code == 2
     assert message in stderr
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(stays):
+    with pytest.raises(UsageError, match="is a file; name a folder"):
+        release(stays, outputs=[Count()], out=stays, **ABOUT)
 
 
 def test_float_identifiers_are_refused():

@@ -25,7 +25,7 @@ Words = Annotated[
 Release = Annotated[str, argument("RELEASE", "Its number, or its key.")]
 Key = Annotated[Text, option("ID", "A name for this release; given again, nothing is spent again.", "--key")]
 Scope = Annotated[Text, option("SCOPE", "Where it reads: sales, or sales:region=north.", "--scope")]
-Actor = Annotated[Text, option("NAME", "Who spends, kept with the entry.", "--actor")]
+Actor = Annotated[Text, option("NAME", "Who does it, kept with the entry.", "--actor")]
 Reason = Annotated[Text, option("TEXT", "What for, kept with the entry.", "--reason")]
 Planned = Annotated[bool, switch("--planned", "It is part of the plan declared at the start, and is paid for.")]
 Eps = Annotated[Text, option("X", "Limit: eps of (eps, delta)-DP, in nats.", "--eps")]
@@ -252,7 +252,7 @@ def check(
 def status(
     url: Url,
     words: Annotated[list[str] | None, argument("STEPS", "Also tell how many would fit in one release.")] = None,
-    scope: Scope = None,
+    scope: Annotated[flags.Text, option("SCOPE", "Of STEPS: where they would read.", "--scope")] = None,
     as_json: flags.Json = False,
 ) -> None:
     """Print what is promised, what is booked, and what is left.
@@ -261,7 +261,12 @@ def status(
 
     wpriv ledger status sqlite:///b.db "gauss sigma=100"
     """
-    with _service()(url) as ledger:
+    service = _service()
+    from wpriv.ledger.scopes import Place
+
+    with service(url) as ledger:
+        if scope is not None:
+            ledger.charter.tree.check(Place.parse(scope))
         now, fits = ledger.status(), None
         if words:
             fits = ledger.fits(" ".join(words), **_about(scope=scope))
@@ -333,7 +338,7 @@ def export(
     """
     with _service()(url) as ledger:
         count = ledger.export(out)
-    what = "entries" if out.endswith(".jsonl") else "steps"
+    what = ("entry" if count == 1 else "entries") if out.endswith(".jsonl") else "step" + "s" * (count != 1)
     _emit(as_json, f"{out}: {count} {what}", state="written", count=count, out=out)
 
 
@@ -347,6 +352,8 @@ def import_(
 
     wpriv ledger import sqlite:///copy.db entries.jsonl
     """
+    if "://" not in url and "://" in file:
+        raise UsageError(f"the URL comes first: wpriv ledger import {file} {url}")
     _service()
     from wpriv.ledger.reading import import_entries
 

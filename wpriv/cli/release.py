@@ -119,7 +119,7 @@ def command(
         files, arguments = data, declaration.given(given) | {"outputs": asked.outputs(overall, of, outside)}
     else:
         every = {**given, **numbers, "overall": overall, "histogram_of": of, "outside": outside}
-        flags.no_flags(recipe, flags.Job(), **{name: value for name, value in every.items() if value})
+        _refuse_beside(recipe, every)
         files, arguments = declaration.of_recipe(recipe)
         if files is not None and data:
             raise UsageError(f"the recipe {recipe} names its data; leave out --data, or the key data of the recipe")
@@ -154,6 +154,25 @@ def _require(**given: object) -> None:
     for name, value in given.items():
         if not value:
             raise UsageError(f"release needs `{name}`; `wpriv release --help` shows examples")
+
+
+def _refuse_beside(recipe: str, given: Json) -> None:
+    """Refuse flags that say what a recipe says, and arguments that are none."""
+    from wpriv.config.recipe_files import find
+
+    single = {name: value for name, value in given.items() if value and not isinstance(value, dict)}
+    if recipe.lower().endswith((".csv", ".txt", ".parquet", ".pq")) or "://" in recipe:
+        table = "URL" if "://" in recipe else recipe  # a URL may have a password
+        raise UsageError(f"a table is no recipe; give it as --data {table}")
+    if single:
+        try:
+            find(recipe)
+        except UsageError:
+            raise UsageError(
+                f"{recipe!r} belongs to no flag, and there is no recipe of this name. Give each flag its value, and "
+                "write lists without blanks, as in --keys A,B"
+            ) from None
+    flags.no_flags(recipe, flags.Job(), **single)
 
 
 def _expected(expect: str | None, dry_run: bool) -> float | None:
@@ -198,6 +217,13 @@ class _Asked:
         """The outputs, counts first."""
         from wpriv.releases import declaration
 
+        asked = [
+            text.partition("=")[0] for kind in ("sum", "mean", "quantile", "histogram") for text in self.given[kind]
+        ]
+        if unused := next((name for name in self.bounds if name not in asked), None):
+            raise UsageError(
+                f"`bounds` of {unused}: no output is of this column; found those of {', '.join(asked) or 'none'}"
+            )
         rows: list[Json] = [{"count": kind} for kind in self.given["count"]]
         rows += [{"count": kind, "overall": True} for kind in self.given["count"] if overall]
         rows += [{kind: name, **self._column(name)} for kind in ("sum", "mean") for name in self.given[kind]]

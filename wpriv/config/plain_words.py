@@ -289,7 +289,10 @@ def _add(step: dict[str, Any], word: str, text: str) -> None:
     fields = _parameters(step.get("mech"))
     key = key if key in fields else key.lower()
     if key not in fields and plain_key(key) in BESIDE:
-        noise = ", or write scale = sensitivity / eps for the noise" * (plain_key(key) == "eps" and "scale" in fields)
+        noise = ""
+        if plain_key(key) in ("eps", "delta"):
+            scale = "scale = sensitivity / eps for the noise, or " * (plain_key(key) == "eps" and "scale" in fields)
+            noise = f", or write {scale}dp eps0=1 delta0=1e-6 for a release of which a guarantee is known"
         question = f"give `{plain_key(key)}` beside the words"
         raise UsageError(f"{text[:80]!r}: {key} is part of the question; {question}{noise}")
     if key == "param":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import re
 import sys
 import warnings
@@ -88,13 +89,8 @@ class CsvTable:
     def parse(cls, text: str, *, headed: bool = True) -> CsvTable:
         """Read the column names, without blanks; ``0``, ``1``, ... without a header, none of an empty text."""
         line, first = next(rows(text), (1, []))
-        for separator, word in ((";", "semicolons"), ("\t", "tabs")) if len(first) == 1 else ():
-            if separator in first[0].strip():
-                raise CsvError(
-                    f"the columns are separated by {word}; wanted commas, and points in decimal numbers. Save it "
-                    f"again, for example by pandas: read_csv(path, sep={separator!r}).to_csv(path, index=False)",
-                    line,
-                )
+        if len(first) == 1:
+            _require_commas(first[0], line)
         names = [cell.strip() for cell in first] if headed else [str(index) for index in range(len(first))]
         if len(set(names)) < len(names):
             repeated = next(name for name in names if names.count(name) > 1)
@@ -204,17 +200,34 @@ def names_of(path: Path) -> list[str]:
     """Return the names of the columns of a CSV file, of which only the first row is read.
 
     Raises:
-        CsvError: it has none, or two of one name. OSError: it cannot be read.
+        CsvError: it has none, or two of one name; or it is not separated by commas, or not in UTF-8. OSError: it
+            cannot be read.
     """
     csv.field_size_limit(sys.maxsize)  # a long cell is a cell
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        first = file.readline()
+        if "\0" in first or re.search("[\ud800-\udfff]", first):
+            raise CsvError("the names of the columns are not text in UTF-8; save the file again in UTF-8")
+        if "," not in first:
+            _require_commas(first)
         try:
-            names = [name.strip() for name in next(csv.reader(file, strict=True), [])]
+            names = [name.strip() for name in next(csv.reader(itertools.chain([first], file), strict=True), [])]
         except csv.Error:
             raise CsvError(NO_TABLE) from None
     if not names or len(set(names)) < len(names):
         raise CsvError("the first row must name the columns, each differently")
     return names
+
+
+def _require_commas(first: str, line: int = 0) -> None:
+    """Refuse a first row whose names are separated by semicolons or tabs."""
+    for separator, word in ((";", "semicolons"), ("\t", "tabs")):
+        if separator in first.strip():
+            raise CsvError(
+                f"the columns are separated by {word}; wanted commas, and points in decimal numbers. Save it "
+                f"again, for example by pandas: read_csv(path, sep={separator!r}).to_csv(path, index=False)",
+                line,
+            )
 
 
 NO_TABLE = "not a CSV table by RFC 4180, with as many cells in each row as in the first one"

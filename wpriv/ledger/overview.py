@@ -24,7 +24,7 @@ _DRAWN = ("sampling", "rate")
 MOST_ROWS = 50
 MOST_POINTS = 300
 # the picture of what was left over time, in its own units
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 720, 240, 48, 28, 12, 12
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 720, 240, 60, 28, 12, 12
 
 
 @dataclass

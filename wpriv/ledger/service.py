@@ -430,7 +430,8 @@ class Ledger(Reader):
     def _refused(self, refusal: Refusal, units: Units, fits: int | None) -> Refused:
         gate = self.charter.tree.gates[refusal.gate]
         left = ", ".join(f"{text(100 * max(share, 0), up=False, digits=4)}% of {name}" for name, share in refusal.left)
-        rest = "" if fits is None else f"; there is room for {fits} of its {units[0][1]} releases"
+        count = units[0][1]
+        rest = "" if fits is None or count == 1 else f"; there is room for {fits} of its {count} releases"
         error = Refused(
             f"refused by scope {gate.scope}: its limit {refusal.limit} has {left} left{rest}. Nothing was spent"
         )

@@ -192,7 +192,8 @@ class Store:
         if self.kind == "sqlite":
             name = parsed.database
             if not name or name == ":memory:":
-                raise UsageError("a ledger has to outlive the program: give a file, such as sqlite:///b.db")
+                example = f"sqlite:///{parsed.host or 'b.db'}"
+                raise UsageError(f"a ledger has to outlive the program: give a file with three slashes, as {example}")
             if parsed.query:
                 raise UsageError(f"a ledger in SQLite is named by its file alone; found {next(iter(parsed.query))!r}")
             if not create and not Path(name).is_file():
@@ -251,7 +252,8 @@ class Store:
             reason = str(error.orig).strip().splitlines()[0][:160]
             if "append-only" in reason:
                 raise
-            raise MissingResource(f"{self.url}: the database says: {reason}") from None
+            folder = ". Its folder must exist, and you must be allowed to write there" * ("unable to open" in reason)
+            raise MissingResource(f"{self.url}: the database says: {reason}{folder}") from None
 
     @staticmethod
     def _require_durable(connection: Connection) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import re
 import unicodedata
 from array import array
 from collections.abc import Iterator, Sequence
@@ -161,7 +162,9 @@ def bound(text: object, name: str, *, dates: bool = False) -> Fraction:
     except (ValueError, ArithmeticError):
         pass
     kind = "a date such as 2026-01-31" if dates else "a decimal number or a power of 2, such as 60, 0.01 or 2^-14"
-    raise UsageError(f"{name} must be {kind}; found {shown(text)}")
+    looks = re.fullmatch(r"\d+[-./]\d+[-./]\d+", str(text).strip()) and not dates
+    hint = ". Is it a date? Write 2026-01-31, and give the column this type: --types COLUMN=date" if looks else ""
+    raise UsageError(f"{name} must be {kind}; found {shown(text)}{hint}")
 
 
 # Persons and keys: text, whole numbers, booleans and dates, compared exactly.

@@ -119,6 +119,8 @@ def _parsed(url: str) -> tuple[URL, str]:
         )
     if dialect == POSTGRES:
         require("psycopg", "a table in PostgreSQL", extra="release")
+    elif parsed.host:
+        raise UsageError(f"`data`: a file of SQLite is named with three slashes, as in sqlite:///{parsed.host}")
     elif not parsed.database or not Path(parsed.database).is_file():  # SQLite would create it
         raise MissingResource(f"`data` {shown(parsed.database or url)}: there is no such database file")
     return parsed.set(drivername=_DRIVERS[dialect]), dialect
@@ -175,8 +177,8 @@ def _require_table(connection: Connection, table: str, dialect: str) -> None:
     if named.db or named.catalog:
         return
     seen = inspect(connection)
-    known = [*seen.get_table_names(), *seen.get_view_names(), *seen.get_temp_table_names()] if dialect == SQLITE else []
-    known = known or [*seen.get_table_names(), *seen.get_view_names(), *seen.get_materialized_view_names()]
+    more = seen.get_temp_table_names() if dialect == SQLITE else seen.get_materialized_view_names()
+    known = [*seen.get_table_names(), *seen.get_view_names(), *more]
     compared = str.lower if dialect == SQLITE or not named.this.args.get("quoted") else str
     if compared(named.name) not in map(compared, known):
         raise UnknownName("table", table, known, place="`table`")

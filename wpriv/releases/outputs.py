@@ -316,7 +316,10 @@ class Quantile(Column):
         super().__post_init__()
         shares = self.shares()
         if not shares or len(set(shares)) < len(shares) or not all(0 < share < 1 for share in shares):
-            raise UsageError(f"quantiles are different shares between 0 and 1, as in .5,.9; found {shown(self.at)}")
+            raise UsageError(
+                "quantiles are different shares between 0 and 1, as in .5,.9; found "
+                + ", ".join(map(str, self.at))[:60]
+            )
 
     def bins(self) -> list[str]:
         return [str(float(share)) for share in self.shares()]
@@ -355,7 +358,8 @@ class BinCounts(_OfColumn):
         limits = tuple(bound(edge, f"an edge of {self.column}", dates=self.dates) for edge in self.edges)
         if len(limits) < 2 or any(low >= high for low, high in itertools.pairwise(limits)):
             raise UsageError(
-                f"a histogram needs two or more rising edges, as in days=0,7,30; found {shown(self.edges)}"
+                "a histogram needs two or more rising edges, as in days=0,7,30; found "
+                + ", ".join(map(str, self.edges))[:60]
             )
         if self.of not in (PERSONS, ROWS):
             raise UnknownName("count", str(self.of), (PERSONS, ROWS))

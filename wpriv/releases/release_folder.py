@@ -253,6 +253,8 @@ def stored(folder: Path, recipe: Json) -> Json | None:
         request, answered = data["request"], {name: data[name] for name in data if name != "request"}
     except FileNotFoundError:
         return None
+    except NotADirectoryError:
+        raise UsageError(f"`out` {folder} is a file; name a folder") from None
     except OSError as error:
         raise MissingResource(f"{file} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError):
