@@ -61,8 +61,9 @@ DEPTH = 0.8
 OWN_PREFERENCE = 1e-4
 # tilts of Chernoff's bound of what lies beyond a grid, and its share of delta; share of delta for all rounding
 TILTS, LEAST_SHARE, MOST_SHARE, NEGLIGIBLE_SHARE = 40, 3e-3, 0.1, 3.0
-# most nodes of a normal on a ring; least and most values of one on a line
-MAX_NODES, VALUES = 90, (5, 40)
+# most nodes of a normal on a ring; least and most values of one on a line, and
+# its least load above
+MAX_NODES, VALUES, LEAST_LOAD = 90, (5, 40), 1e-3
 # products that one transform is made for above and below, and how many times that it may take on a line (1) and
 # a ring (2); numbers of a line at once
 WORK, MOST_WORK, MAX_VALUES = {1: 2.4e9, -1: 1.0e9}, {1: 1.5, 2: 16.0}, 1 << 18
@@ -425,6 +426,9 @@ def values_above(loads: Array, count: int, deep: float, lost: float) -> _Values:
     factors, left = np.zeros((len(loads), count)), 1e-14
     for each, load in zip(factors, loads.tolist(), strict=True):
         heights = _heights(load, edges, lost)
+        if not heights.max() <= 1:
+            # too few cells
+            return _Values(mass, np.zeros((len(loads), count)), 1.0)
         each[:] = np.diff(-heights) / mass
         left += float(heights[-1])
         # the least concave line above: neighbours with decreasing values join
@@ -446,7 +450,7 @@ def _heights(load: float, edges: Array, lost: float) -> Array:
     """
     places = np.concatenate([[-math.inf], edges, [math.inf]])
     tails, middle = ndtr(-places), len(edges) // 2
-    heights = np.concatenate([[1.0], np.zeros(len(edges)), [lost]])
+    heights: Array = np.concatenate([[1.0], np.zeros(len(edges)), [lost]])
     heights[1] = 1.0
     for k in range(1, middle):
         heights[k + 1] = _on_tangent(load, places[k], heights[k], places[k + 1], 1.0)
@@ -456,7 +460,7 @@ def _heights(load: float, edges: Array, lost: float) -> Array:
     t = min(max((math.log(slope) + load**2 / 2) / load, float(places[middle])), float(places[middle + 1]))
     chord = float(heights[middle + 1]) + slope * float(ndtr(-t) - tails[middle + 1])
     heights[middle : middle + 2] += max(float(ndtr(load - t)) - chord, 0.0)
-    return np.minimum(np.asarray(heights), 1.0)
+    return heights
 
 
 def _on_tangent(load: float, place: float, height: float, other: float, sign: float) -> float:
@@ -481,7 +485,9 @@ def _tangent_edges(load: float, touching: Array) -> Array:
     heights = np.append(1.0, ndtr(load - touching))
     tails, slopes = np.append(1.0, ndtr(-touching)), np.append(0.0, np.exp(load * touching - load**2 / 2))
     starts = heights - slopes * tails
-    return np.asarray(-ndtri(np.diff(starts) / -np.diff(slopes)))
+    edges = -ndtri(np.diff(starts) / -np.diff(slopes))
+    # any increasing edges will do
+    return np.asarray(edges if np.all(np.isfinite(edges)) and np.all(np.diff(edges) > 0) else touching)
 
 
 def _edges(count: int, deep: float, high: float) -> Array:
@@ -504,7 +510,7 @@ def _line_step(chain: Chain, bins: int, sign: int, delta: float, grid: Grid, fre
     own -= lattice_variance(lattice) if sign < 0 else 0.0
     most = int((WORK[sign] / (terms * frequencies * grid.size)) ** (1 / len(loads)))
     count = min(most, VALUES[1])
-    if count < VALUES[0] or own <= chain.own / 2 or (loads.min() < 0 and sign > 0):
+    if count < VALUES[0] or own <= chain.own / 2 or (loads.min() < LEAST_LOAD and sign > 0):
         return None
     # where a single term is as large as matters, all of its normals are about as large
     deep = math.sqrt(2 * math.log(bins / delta) / len(loads)) * DEPTH
