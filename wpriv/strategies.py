@@ -18,7 +18,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
 
 from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean
@@ -312,6 +311,8 @@ def _minimised(
     function: Callable[[Array], tuple[float, Array]], start: Array, bounds: Sequence[tuple[float, float | None]]
 ) -> Array:
     """The point that a quasi-Newton search reaches."""
+    from scipy.optimize import minimize  # slow to load, and few strategies are optimised
+
     options = {"maxiter": 1000, "maxcor": 30, "ftol": 1e-13, "gtol": 1e-9}
     return np.asarray(minimize(function, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x)
 

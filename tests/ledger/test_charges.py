@@ -23,6 +23,7 @@ from wpriv import (
     Zcdp,
 )
 from wpriv.accounting import evaluate
+from wpriv.accounting.mechanisms.matrix_gauss import MatrixGauss
 from wpriv.errors import Unsupported, UsageError
 from wpriv.ledger import charges, filters
 from wpriv.ledger.filters import UNITS, Filter, Limit, gaussian_budget
@@ -282,3 +283,15 @@ def test_a_release_known_by_rho_is_paid_from_a_limit_in_rho():
     (by,) = filters.of_limit(Limit(rho=0.5), "rdp")
     assert fit(Step(Zcdp(rho=0.001)), by) == 500
     assert fit(Step(Gauss(sigma=10)), by) == 100
+
+
+def test_a_training_with_correlated_noise_is_one_unit_and_those_that_fit_keep_the_limit():
+    # two epochs of two bins; a unit of one pass would have half of the strategy
+    training = Step(MatrixGauss(9.0, "lambda:0.5"), 4, Allocation(0.5))
+    ((unit, count),) = charges.units_of(Process((training, training)))
+    assert (unit.process.steps, count) == ((training,), 2)
+    (by,) = filters.of_limit(Limit(3.0, 1e-6), "residue", leaks=2e-8)
+    most = fit(training, by)
+    guarantee = evaluate.ask(evaluate.curve(Process((training,) * most), "pld", 1e-2), delta=1e-6)
+    assert most >= 2
+    assert guarantee.epsilon.safe <= 3

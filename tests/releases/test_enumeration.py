@@ -25,8 +25,7 @@ from wpriv.releases import aggregate, plan, tables
 from wpriv.releases.noise_plan import Budget
 from wpriv.releases.outputs import Limits
 from wpriv.releases.plan import Question
-from wpriv.releases.quantiles import Selection
-from wpriv.releases.sampling import GAUSS, Noise
+from wpriv.releases.sampling import GAUSS, Noise, Selection
 
 WIDE = Budget(3.0, 0.05)  # little noise, so that few outcomes matter
 PURE = Budget(3.0, 0.0, "laplace")
@@ -45,13 +44,15 @@ def exact_integers(about, rows, key):
     columns = {name: [row[place] for row in rows] for place, name in enumerate(("id", "key", "x"))}
     numbers = aggregate.released(about, tables.table(columns).blocks(list(columns)), key)
     return {
-        (each.name, each.key, each.bin): tuple(each.parts.values()) if each.parts else (int(each.value / grid(each)),)
+        (each["name"], each["key"], each.get("bin")): tuple(each["parts"].values())
+        if "parts" in each
+        else (int(Fraction(each["value"]) / grid(each)),)
         for each in numbers
     }
 
 
 def grid(number):
-    return Fraction(number.grid or 1)
+    return Fraction(number["grid"] or 1)
 
 
 def small_tables(others, own):

@@ -191,6 +191,20 @@ def test_a_column_of_missing_cells_of_a_frame_is_exact():
     assert [found["text"][0], found["text"][2]] == ["a", "b"]
 
 
+@pytest.mark.parametrize("later", [["12", None, "7"], [12, None, 7], [12, 13, 7], [12.0, float("nan"), 7.0]])
+def test_types_that_pandas_finds_in_chunks_decide_nothing(noiseless, later):
+    """The oracle is the one table of all rows as text: a missing cell of one row makes floats of the whole chunk."""
+    outputs = [Count(), Sum("days", 0, 60)]
+    about = {**PURE, "outputs": outputs, "by": "ward", "keys": ["1", "2"], "max_groups": 2, "max_rows": 2}
+    text = [None if pd.isna(cell) else str(int(cell)) for cell in later]
+    whole = release(
+        {"patient": ["12", "8", *text], "ward": ["1", "2", "1", "2", "2"], "days": [1, 2, 3, 4, 5]}, **about
+    )
+    first = pd.DataFrame({"patient": [12, 8], "ward": [1, 2], "days": [1, 2]})
+    second = pd.DataFrame({"patient": later, "ward": [1.0, 2.0, 2.0], "days": ["3", "4", "5"]})
+    assert values(release(iter([first, second]), **about)) == values(whole)
+
+
 @pytest.mark.parametrize("name", ["t.xlsx", "t.parquet"])
 def test_files_of_other_kinds_are_refused(tmp_path, name):
     (tmp_path / name).write_text("no table")

@@ -46,13 +46,13 @@ def held(url):
 
 
 def test_a_release_is_spent_before_the_first_row_is_read(stays, ledger, tmp_path, monkeypatch):
-    seen, read, before = [], tables.CsvFiles.blocks, held(ledger)
+    seen, read, before = [], tables.Files.blocks, held(ledger)
 
     def noted(*about):
         seen.append(held(ledger))
         return read(*about)
 
-    monkeypatch.setattr(tables.CsvFiles, "blocks", noted)
+    monkeypatch.setattr(tables.Files, "blocks", noted)
     done = release(stays, ledger=ledger, out=tmp_path / "out", **ABOUT)
     assert before[1] == {}
     assert seen[0][1] == {"begun": 1}
@@ -66,7 +66,7 @@ def test_a_release_that_fails_while_it_reads_stays_spent(stays, ledger, tmp_path
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(tables.CsvFiles, "blocks", fail)
+        patch.setattr(tables.Files, "blocks", fail)
         with pytest.raises(KeyboardInterrupt):
             release(stays, ledger=ledger, out=tmp_path / "out", **ABOUT)
     assert held(ledger)[1] == {"lost": 1}
@@ -78,7 +78,7 @@ def test_a_release_that_fails_while_it_reads_stays_spent(stays, ledger, tmp_path
 def test_what_is_refused_leaves_nothing(stays, ledger, tmp_path, capfd, monkeypatch):
     release(stays, ledger=ledger, **ABOUT)
     before = held(ledger)
-    monkeypatch.setattr(tables.CsvFiles, "blocks", lambda *_: pytest.fail("a row was read"))
+    monkeypatch.setattr(tables.Files, "blocks", lambda *_: pytest.fail("a row was read"))
     words = ["release", "--data", stays, *WORDS, "--ledger", ledger, "--out", tmp_path / "out"]
     code, stdout, stderr = call(capfd, *words)
     assert (code, stdout) == (1, "")

@@ -116,7 +116,9 @@ def test_a_fork_of_a_stopped_run_states_both_trainings_whole(recipe):
         )
     forked = train.run(train.recipe_of(recipe, changes={"optimizer.lr": 0.5}), recipe.parent / "out", fork=True)
     assert [row["n"] for row in forked.statement["process"]] == [12, 12]
-    assert forked.statement["cut_passes"] == [{"run": 1, "steps": 4, "pass_steps": 12}]
+    assert forked.statement["cut_passes"] == [{"run": 1, "steps": 4, "pass_steps": 12, "correlated": True}]
+    text = (forked.out / storage.STATEMENT_TEXT).read_text()
+    assert "run 1 took 4 of the 12 steps of its training, whose noise is correlated: it is accounted for as" in text
     row = wpriv.budget(Process((Step(MatrixGauss(3.0, "lambda:0.5"), 12, Allocation(1 / 6)),) * 2), delta=1e-5)
     assert forked.guarantees[0].epsilon.safe == row.epsilon.safe > 1.3 * expected("lambda:0.5")
 
@@ -140,6 +142,15 @@ def test_a_loop_of_ones_own_pays_for_all_planned_steps_however_many_it_takes(tmp
     eps = expected("lambda:0.5")
     assert run.result.guarantees[0].epsilon.safe == eps
     assert len(ledger.entries(run.result.out / storage.LEDGER)) == 5
+    text = (run.result.out / storage.STATEMENT_TEXT).read_text()
+    assert "the guarantee is that of all planned steps." in text  # and none is named for those that ran
+
+
+def test_a_parameter_keeps_its_digits_in_what_runs_and_is_accounted_for(recipe):
+    changes = {"privacy.noise": {"strategy": "lambda", "value": 0.123456789}, "epochs": 1, "batch": 150}
+    plan, _ = training_run.planned(train.recipe_of(recipe, changes=changes), recipe.parent / "out")
+    assert plan.step.mechanism.strategy == "lambda:value=0.123456789,n=2"
+    assert plan.recursion.draws[1] / plan.recursion.draws[0] == -0.123456789
 
 
 def test_a_network_of_ones_own_takes_noise_as_a_keyword(tmp_path, monkeypatch):

@@ -239,7 +239,7 @@ def _ledger(file: Path) -> History:
         if file.with_name(name).is_file():
             stored = checkpoint.load_without_tensors(file.with_name(name))
             ledger.require(entries, ledger.Position(**stored["ledger"]), file, str(file.with_name(name)))
-    last = entries[-1]
+    last, cut = entries[-1], ledger.cut_passes(entries)
     if stated is None and not last.sealed:
         notes.append(
             f"{file.name} was written by an earlier version of wpriv, whose last line has no digest of its own: a "
@@ -252,16 +252,17 @@ def _ledger(file: Path) -> History:
                 f"{storage.CHECKPOINT} is beside it: the ledger was cut short, or copied from the folder of an "
                 f"unfinished run. Give the whole ledger, or the one in its folder"
             )
-        notes.append(
-            f"the run is not finished: {last.step} of its {last.planned} planned steps are accounted for; if it is "
-            f"stopped here because of what it showed, the cost of all {last.planned} steps holds"
-        )
+        if not (cut and cut[-1].run == last.run and cut[-1].correlated):
+            notes.append(
+                f"the run is not finished: {last.step} of its {last.planned} planned steps are accounted for; if it is "
+                f"stopped here because of what it showed, the cost of all {last.planned} steps holds"
+            )
     for aside in sorted(file.parent.glob("before-*")):
         if (aside / storage.LEDGER).is_file():
             notes.append(
                 f"{aside.name} holds an earlier run that this number does not include; see the statement of this run"
             )
-    notes += map(str, ledger.cut_passes(entries))
+    notes += map(str, cut)
     process = ledger.process(entries)
     return History(process.describe(), tuple(notes), process.adjacency, runs=len({entry.run for entry in entries}))
 

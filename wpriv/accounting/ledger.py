@@ -223,27 +223,33 @@ def process(rows: Sequence[Entry], adjacency: str = "") -> Process:
 
 @dataclass(frozen=True)
 class CutPass:
-    """A pass of random allocation of ``pass_steps`` steps, of which a run took only the first ``steps``."""
+    """A pass of random allocation of ``pass_steps`` steps, of which a run took only the first ``steps``.
+
+    With ``correlated`` noise it is the training, all of whose steps are accounted for together.
+    """
 
     run: int
     steps: int
     pass_steps: int
+    correlated: bool = False
 
     def as_dict(self) -> dict[str, int]:
-        return asdict(self)
+        return {key: value for key, value in asdict(self).items() if value is not False}
 
     def __str__(self) -> str:
-        part = f"{self.steps} of the {self.pass_steps} steps of its last pass"
-        return f"run {self.run} took {part}, which is accounted for as a whole pass"
+        part = f"run {self.run} took {self.steps} of the {self.pass_steps} steps of its"
+        if self.correlated:
+            return f"{part} training, whose noise is correlated: it is accounted for as a whole"
+        return f"{part} last pass, which is accounted for as a whole pass"
 
 
 def cut_passes(rows: Sequence[Entry]) -> list[CutPass]:
-    """Return the passes of random allocation that no run completed, in order."""
+    """Return the passes of random allocation, or trainings with correlated noise, that no run completed, in order."""
     cut = []
     for (run, release), group in itertools.groupby(rows, key=lambda entry: (entry.run, entry.release)):
-        unit = fewest(release).n
-        if rest := sum(1 for _ in group) % unit:
-            cut.append(CutPass(run, rest, unit))
+        step = fewest(release)
+        if rest := sum(1 for _ in group) % step.n:
+            cut.append(CutPass(run, rest, step.n, correlated=not step.adds_to(step)))
     return cut
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wpriv.cli import flags, output
+from wpriv.cli.flags import Text
 from wpriv.cli.parsing import Command, Group, argument, option, switch
 from wpriv.errors import UsageError
 
@@ -16,21 +17,38 @@ if TYPE_CHECKING:
 
 SCHEMA = "wpriv.ledger-answer/1"
 COMMANDS = "init, spend, reserve, begin, done, cancel, limit, check, status, plan, head, export, import, migrate, serve"
+Texts = list[str] | None
 Url = Annotated[str, argument("URL", "sqlite:///b.db, or postgresql://user@host/name.")]
 Words = Annotated[
     list[str], argument("STEPS|RECIPE", "What is released, as budget reads it: gauss sigma=100 n=10; or a recipe.")
 ]
 Release = Annotated[str, argument("RELEASE", "Its number, or its key.")]
-Key = Annotated[flags.Text, option("ID", "A name for this release; given again, nothing is spent again.", "--key")]
-Scope = Annotated[flags.Text, option("SCOPE", "Where it reads: sales, or sales:region=north.", "--scope")]
-Actor = Annotated[flags.Text, option("NAME", "Who spends, kept with the entry.", "--actor")]
-Reason = Annotated[flags.Text, option("TEXT", "What for, kept with the entry.", "--reason")]
+Key = Annotated[Text, option("ID", "A name for this release; given again, nothing is spent again.", "--key")]
+Scope = Annotated[Text, option("SCOPE", "Where it reads: sales, or sales:region=north.", "--scope")]
+Actor = Annotated[Text, option("NAME", "Who spends, kept with the entry.", "--actor")]
+Reason = Annotated[Text, option("TEXT", "What for, kept with the entry.", "--reason")]
 Planned = Annotated[bool, switch("--planned", "It is part of the plan declared at the start, and is paid for.")]
-Eps = Annotated[flags.Text, option("X", "Limit: eps of (eps, delta)-DP, in nats.", "--eps")]
-Delta = Annotated[flags.Text, option("X", "Limit: delta of (eps, delta)-DP.", "--delta")]
-Rho = Annotated[flags.Text, option("X", "Limit: rho of zCDP.", "--rho")]
-Mu = Annotated[flags.Text, option("X", "Limit: mu of Gaussian DP.", "--mu")]
-Adjacency = Annotated[flags.Text, option("KIND", "Neighbouring relation (default add-remove).", "--adjacency")]
+Eps = Annotated[Text, option("X", "Limit: eps of (eps, delta)-DP, in nats.", "--eps")]
+Delta = Annotated[Text, option("X", "Limit: delta of (eps, delta)-DP.", "--delta")]
+Rho = Annotated[Text, option("X", "Limit: rho of zCDP.", "--rho")]
+Mu = Annotated[Text, option("X", "Limit: mu of Gaussian DP.", "--mu")]
+Adjacency = Annotated[Text, option("KIND", "Neighbouring relation (default add-remove).", "--adjacency")]
+Limits = Annotated[Texts, option("LIMIT", "A further limit, kept too: eps=3,delta=1e-9; repeatable.", "--limit")]
+Ceiling = Annotated[
+    Text, option("LIMIT", "What is promised, to which the limit may rise: eps=3,delta=1e-6.", "--ceiling")
+]
+Leaks = Annotated[Text, option("X", "A: the part of delta for heavy tails and infinite losses.", "--leaks")]
+Scopes = Annotated[Texts, option("SCOPE", "A scope: sales, or sales/orders:eps=1,delta=1e-6; repeatable.", "--scope")]
+Partitions = Annotated[
+    Texts, option("PARTS", "Parts of a scope: sales:region=north,south;k=2;fixed; repeatable.", "--partition")
+]
+Of = Annotated[Text, option("LIMIT", "Which of several limits, by its promise: eps=3,delta=1e-9.", "--of")]
+Nonce = Annotated[
+    Text, option("TEXT", "A secret of the holder, who may ask again with it after a lost reply.", "--nonce")
+]
+Port = Annotated[Text, option("N", "Port of the page (default 8787); 0 for any that is free.", "--port")]
+Host = Annotated[str, option("NAME", "127.0.0.1 (default), localhost or ::1: this machine alone.", "--host")]
+TokenFile = Annotated[Text, option("FILE", "Also spend from the page, with the token in this file.", "--token-file")]
 
 app = typer.Typer(cls=Group, add_completion=False, rich_markup_mode=None)
 
@@ -58,30 +76,17 @@ def init(
     delta: Delta = None,
     rho: Rho = None,
     mu: Mu = None,
-    limit: Annotated[
-        list[str] | None, option("LIMIT", "A further limit, kept too: eps=3,delta=1e-9; repeatable.", "--limit")
-    ] = None,
-    ceiling: Annotated[
-        flags.Text, option("LIMIT", "What is promised, to which the limit may rise: eps=3,delta=1e-6.", "--ceiling")
-    ] = None,
-    rule: Annotated[flags.Text, option("RULE", "residue (default), rdp, gauss, basic or union.", "--rule")] = None,
-    kappa: Annotated[flags.Text, option("X", "Of residue: charge to A per unit of T.", "--kappa")] = None,
-    leaks: Annotated[
-        flags.Text, option("X", "A: the part of delta for heavy tails and infinite losses.", "--leaks")
-    ] = None,
-    plan: Annotated[flags.Text, option("STEPS", "Releases that are fixed now, in words.", "--plan")] = None,
-    adjacency: Annotated[
-        flags.Text, option("KIND", "Neighbouring relation (default add-remove).", "--adjacency")
-    ] = None,
-    group: Annotated[flags.Text, option("M", "Records of one person (default 1).", "--group")] = None,
-    unit: Annotated[flags.Text, option("TEXT", "What one record stands for, in words.", "--unit")] = None,
-    scope: Annotated[
-        list[str] | None, option("SCOPE", "A scope: sales, or sales/orders:eps=1,delta=1e-6; repeatable.", "--scope")
-    ] = None,
-    partition: Annotated[
-        list[str] | None,
-        option("PARTS", "Parts of a scope: sales:region=north,south;k=2;fixed; repeatable.", "--partition"),
-    ] = None,
+    limit: Limits = None,
+    ceiling: Ceiling = None,
+    rule: Annotated[Text, option("RULE", "residue (default), rdp, gauss, basic or union.", "--rule")] = None,
+    kappa: Annotated[Text, option("X", "Of residue: charge to A per unit of T.", "--kappa")] = None,
+    leaks: Leaks = None,
+    plan: Annotated[Text, option("STEPS", "Releases that are fixed now, in words.", "--plan")] = None,
+    adjacency: Adjacency = None,
+    group: Annotated[Text, option("M", "Records of one person (default 1).", "--group")] = None,
+    unit: Annotated[Text, option("TEXT", "What one record stands for, in words.", "--unit")] = None,
+    scope: Scopes = None,
+    partition: Partitions = None,
     actor: Actor = None,
     as_json: flags.Json = False,
 ) -> None:
@@ -93,19 +98,12 @@ def init(
 
     wpriv ledger init sqlite:///parts.db --eps 1 --delta 1e-6 --partition "all:region=north,south"
     """
-    service = _service()
-    terms: dict[str, Any] = {**flags.numbers(eps=eps, delta=delta, rho=rho, mu=mu, kappa=kappa, leaks=leaks)}
-    terms |= {
-        "ceiling": ceiling,
-        "rule": rule,
-        "plan": plan,
-        "adjacency": adjacency,
-        "group": group,
-        "unit": unit,
-        "actor": actor,
-    }
-    terms |= {"limits": limit, "scopes": scope, "partitions": partition}
-    with service.create(url, **{name: value for name, value in terms.items() if value is not None}) as ledger:
+    about = _about(
+        **flags.numbers(eps=eps, delta=delta, rho=rho, mu=mu, kappa=kappa, leaks=leaks), ceiling=ceiling, rule=rule,
+        plan=plan, adjacency=adjacency, group=group, unit=unit, actor=actor, limits=limit, scopes=scope,
+        partitions=partition,
+    )  # fmt: skip
+    with _service().create(url, **about) as ledger:
         status = ledger.status()
         if as_json:
             output.emit_result(SCHEMA, state="made", **status.as_dict())
@@ -143,7 +141,7 @@ def reserve(
     url: Url,
     words: Words,
     key: Key = None,
-    expires: Annotated[flags.Text, option("SECONDS", "Until it has to begin (default 3600).", "--expires")] = None,
+    expires: Annotated[Text, option("SECONDS", "Until it has to begin (default 3600).", "--expires")] = None,
     scope: Scope = None,
     actor: Actor = None,
     reason: Reason = None,
@@ -162,9 +160,7 @@ def reserve(
 def begin(
     url: Url,
     release: Release,
-    nonce: Annotated[
-        flags.Text, option("TEXT", "A secret of the holder, who may ask again with it after a lost reply.", "--nonce")
-    ] = None,
+    nonce: Nonce = None,
     as_json: flags.Json = False,
 ) -> None:
     """Begin a reserved release, once: only now may its records be read, and only if this succeeds.
@@ -207,10 +203,8 @@ def limit_(
     delta: Delta = None,
     rho: Rho = None,
     mu: Mu = None,
-    scope: Annotated[flags.Text, option("SCOPE", "Whose limit it is (default all).", "--scope")] = None,
-    of: Annotated[
-        flags.Text, option("LIMIT", "Which of several limits, by its promise: eps=3,delta=1e-9.", "--of")
-    ] = None,
+    scope: Annotated[Text, option("SCOPE", "Whose limit it is (default all).", "--scope")] = None,
+    of: Of = None,
     actor: Actor = None,
     reason: Reason = None,
     as_json: flags.Json = False,
@@ -223,12 +217,9 @@ def limit_(
     from wpriv.ledger.charter import limit_of
     from wpriv.ledger.filters import Limit
 
-    given = {
-        name: value for name, value in flags.numbers(eps=eps, delta=delta, rho=rho, mu=mu).items() if value is not None
-    }
     about = _about(scope=scope, actor=actor, reason=reason, of=None if of is None else limit_of(of))
     with service(url) as ledger:
-        now = Limit(**given)
+        now = Limit(**flags.numbers(eps=eps, delta=delta, rho=rho, mu=mu))
         before = ledger.limit(now, **about)
         status = ledger.status(fixed=False)
     if as_json:
@@ -241,7 +232,7 @@ def limit_(
 @app.command(cls=Command)
 def check(
     url: Url,
-    head: Annotated[flags.Text, option("HEAD", "Number and digest that ledger head printed before.", "--head")] = None,
+    head: Annotated[Text, option("HEAD", "Number and digest that ledger head printed before.", "--head")] = None,
     as_json: flags.Json = False,
 ) -> None:
     """Verify the chain of entries, and that everything booked follows from it.
@@ -292,9 +283,7 @@ def plan(
     delta: Delta = None,
     rho: Rho = None,
     mu: Mu = None,
-    adjacency: Annotated[
-        flags.Text, option("KIND", "Neighbouring relation (default add-remove).", "--adjacency")
-    ] = None,
+    adjacency: Adjacency = None,
     as_json: flags.Json = False,
 ) -> None:
     """Print how often a forecast fits under each rule, and name the best.
@@ -329,10 +318,7 @@ def head(url: Url, as_json: flags.Json = False) -> None:
     """
     with _service()(url) as ledger:
         last = ledger.head()
-    if as_json:
-        output.emit_result(SCHEMA, seq=last.seq, digest=last.digest)
-    else:
-        output.emit(str(last))
+    _emit(as_json, str(last), seq=last.seq, digest=last.digest)
 
 
 @app.command(cls=Command)
@@ -348,10 +334,7 @@ def export(
     with _service()(url) as ledger:
         count = ledger.export(out)
     what = "entries" if out.endswith(".jsonl") else "steps"
-    if as_json:
-        output.emit_result(SCHEMA, state="written", count=count, out=out)
-    else:
-        output.emit(f"{out}: {count} {what}")
+    _emit(as_json, f"{out}: {count} {what}", state="written", count=count, out=out)
 
 
 @app.command("import", cls=Command)
@@ -368,10 +351,7 @@ def import_(
     from wpriv.ledger.reading import import_entries
 
     last = import_entries(url, file)
-    if as_json:
-        output.emit_result(SCHEMA, seq=last.seq, digest=last.digest)
-    else:
-        output.emit(str(last))
+    _emit(as_json, str(last), seq=last.seq, digest=last.digest)
 
 
 @app.command(cls=Command)
@@ -388,24 +368,16 @@ def migrate(
     from wpriv.ledger import reading
 
     before, now = reading.migrate(url, backup)
-    if as_json:
-        output.emit_result(SCHEMA, state="migrated", before=before, now=now, backup=backup)
-    else:
-        output.emit(f"schema {before} became {now}; {backup} has all entries as they were")
+    words = f"schema {before} became {now}; {backup} has all entries as they were"
+    _emit(as_json, words, state="migrated", before=before, now=now, backup=backup)
 
 
 @app.command(cls=Command)
 def serve(
     url: Url,
-    port: Annotated[
-        flags.Text, option("N", "Port of the page (default 8787); 0 for any that is free.", "--port")
-    ] = None,
-    host: Annotated[
-        str, option("NAME", "127.0.0.1 (default), localhost or ::1: this machine alone.", "--host")
-    ] = "127.0.0.1",
-    token_file: Annotated[
-        flags.Text, option("FILE", "Also spend from the page, with the token in this file.", "--token-file")
-    ] = None,
+    port: Port = None,
+    host: Host = "127.0.0.1",
+    token_file: TokenFile = None,
 ) -> None:
     """Show a ledger in the browser of this machine: what is spent, by whom, what is left, what a release would cost.
 
@@ -417,6 +389,7 @@ def serve(
     for package in ("starlette", "uvicorn"):
         require(package, "the page of a ledger")
     from wpriv.ledger import page
+    from wpriv.ledger.store import without_password
     from wpriv.numerics.numbers import whole
 
     number = 8787 if port is None else whole(port, "--port")
@@ -424,10 +397,8 @@ def serve(
         raise UsageError(f"--port is a number from 0 to 65535; found {number}")
     token = None if token_file is None else page.read_token(token_file)
     mode = "read-only" if token is None else "spending needs the token"
-    from wpriv.ledger.store import without_password
-
-    shown = without_password(url)
-    page.serve(url, host=host, port=number, token=token, ready=lambda at: output.emit(f"{at} shows {shown}, {mode}"))
+    about = f"shows {without_password(url)}, {mode}"
+    page.serve(url, host=host, port=number, token=token, ready=lambda at: output.emit(f"{at} {about}"))
 
 
 def _service() -> type[Ledger]:
@@ -437,6 +408,14 @@ def _service() -> type[Ledger]:
     from wpriv.ledger.service import Ledger
 
     return Ledger
+
+
+def _emit(as_json: bool, line: str, **data: object) -> None:
+    """Print a result of one line, or as one JSON object."""
+    if as_json:
+        output.emit_result(SCHEMA, **data)
+    else:
+        output.emit(line)
 
 
 def _about(**given: object) -> dict[str, Any]:

@@ -103,25 +103,23 @@ def command(
     from wpriv.releases.release import release
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet)
-    read: Json = {"table": table, "where": where, "query": query, "public": public}
-    limits: Json = {"max_groups": max_groups, "max_rows": max_rows}
-    keyed: Json = {"column": by, "keys": _keys(keys), "other": other, "normalise": _words(normalise)}
     given: Json = {
-        **{"person": person, "limits": limits, "by": keyed, "eps": eps, "delta": delta, "noise": flags.folded(noise)},
-        **{"key_delta": key_delta, "records": records, "distinct": distinct, "nonnegative": nonnegative},
-        **{"data": {"null": null, **read}, "seed": seed},
-    }
+        "person": person, "max_groups": max_groups, "max_rows": max_rows, "by": by, "keys": _keys(keys), "other": other,
+        "normalise": _words(normalise), "eps": eps, "delta": delta, "noise": flags.folded(noise),
+        "key_delta": key_delta, "records": records, "distinct": distinct, "nonnegative": nonnegative, "seed": seed,
+        "null": null, "table": table, "where": where, "query": query, "public": public,
+    }  # fmt: skip
     numbers: Json = {
-        **{"count": count, "sum": sum_, "mean": mean, "quantile": quantile, "histogram": histogram},
-        **{"bounds": bounds, "grid": grid, "types": types, "weight": weight, "se": se},
-    }
+        "count": count, "sum": sum_, "mean": mean, "quantile": quantile, "histogram": histogram,
+        "bounds": bounds, "grid": grid, "types": types, "weight": weight, "se": se,
+    }  # fmt: skip
     if recipe is None:
         _require(data=data, person=person, delta=delta)
         asked = _Asked({name: texts or () for name, texts in numbers.items()})
-        files, arguments = data, declaration.keywords(given, asked.outputs(overall, of, outside))
+        files, arguments = data, declaration.given(given) | {"outputs": asked.outputs(overall, of, outside)}
     else:
-        more: Json = {**read, "null": null, "overall": overall, "histogram_of": of, "outside": outside}
-        _refuse_beside(recipe, {**given, **limits, "by": by, "keys": keys, "other": other, **numbers, **more})
+        every = {**given, **numbers, "overall": overall, "histogram_of": of, "outside": outside}
+        flags.no_flags(recipe, flags.Job(), **{name: value for name, value in every.items() if value})
         files, arguments = declaration.of_recipe(recipe)
         if files is not None and data:
             raise UsageError(f"the recipe {recipe} names its data; leave out --data, or the key data of the recipe")
@@ -143,7 +141,7 @@ def command(
 
 def _diagnose(files: Sequence[str], arguments: Json) -> None:
     """Print facts about the rows on standard error, which nothing protects."""
-    from wpriv.releases.diagnosis import diagnosed
+    from wpriv.releases.release import diagnosed
 
     facts = diagnosed(files, **arguments)
     output.tell("PRIVATE: what follows is about the rows, and protected by nothing")
@@ -156,12 +154,6 @@ def _require(**given: object) -> None:
     for name, value in given.items():
         if not value:
             raise UsageError(f"release needs `{name}`; `wpriv release --help` shows examples")
-
-
-def _refuse_beside(recipe: str, given: Json) -> None:
-    """Refuse flags that say what a recipe says."""
-    single = {name: value for name, value in given.items() if value and not isinstance(value, dict)}
-    flags.no_flags(recipe, flags.Job(), **single)
 
 
 def _expected(expect: str | None, dry_run: bool) -> float | None:
@@ -285,21 +277,19 @@ def _print(result: Released, mode: str, out: Path | None, dry_run: bool, about: 
 
 def _print_table(rows: Rows) -> None:
     """A line for each number: key, output, value, half width and standard error."""
-    from wpriv.releases.release_folder import visible
+    from wpriv.releases.release_folder import cells, visible
 
     lines = []
     for row in rows:
-        value = row["value"]
-        shown = "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-        key = " ".join(str(row[name]) for name in ("key", "bin") if row.get(name) is not None)
-        if row["half_width"] is not None:
-            width = row["half_width"]
-            about = f"+- {width:,} (95%)" if isinstance(width, int) else f"+- {width} (95%)"
-            about += f"    standard error {row['standard_error']:g}"
+        key, name, value, width, low, high, error, note = cells(row)
+        shown, half = (
+            "-" if each is None else f"{each:,}" if isinstance(each, int) else str(each) for each in (value, width)
+        )
+        if width is not None:
+            about = f"+- {half} (95%)    standard error {error:g}"
         else:
-            low, high = row["interval"] or ("", "")
-            about = "; ".join(filter(None, (f"{low} to {high} (95%)" if low != "" else "", row["note"])))
-        lines.append((visible(key), str(row["name"]), shown, about))
+            about = "; ".join(filter(None, (f"{low} to {high} (95%)" if low != "" else "", str(note))))
+        lines.append((visible(str(key)), str(name), "-" if value is None else shown, about))
     widths = [max((len(line[place]) for line in lines), default=0) for place in range(3)]
     for key, name, value, about in lines:
         parts = [key.ljust(widths[0])] * (widths[0] > 0) + [name.ljust(widths[1]), value.rjust(widths[2]), about]

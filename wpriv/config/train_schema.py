@@ -232,7 +232,7 @@ class Correlated(StrictModel):
     @property
     def name(self) -> str:
         """The strategy with its parameter, such as ``lambda:0.9``; that of ``wpriv.strategies`` where it has none."""
-        given = [f"{key}={getattr(self, key):g}" for key in PARAMETERS if getattr(self, key) is not None]
+        given = [f"{key}={getattr(self, key)}" for key in PARAMETERS if getattr(self, key) is not None]
         if not given and ":" not in self.strategy and (kind := strategies.KINDS.get(self.strategy)) and kind.parameter:
             given = [f"{kind.default:g}"]
         return f"{self.strategy}{',' if ':' in self.strategy else ':'}{','.join(given)}" if given else self.strategy

@@ -316,6 +316,8 @@ def sampling_words(step: Mapping[str, Any]) -> str:
 def _mechanism_words(step: Step) -> str:
     """``gauss (sigma 4, l2 sensitivity 1)``."""
     values = {k: v for k, v in step.describe().items() if k not in ("mech", "n", *SAMPLING_KEYS) and v is not None}
+    if values.get("participations") == 0:
+        del values["participations"]  # no limit
     names = {"sensitivity": f"{step.mechanism.norm} sensitivity".strip()}
     values = {k: "" if v is True else v for k, v in values.items() if v is not False}
     words = (f"{names.get(k, k)} {short(v) if isinstance(v, float) else v}".strip() for k, v in values.items())

@@ -1,4 +1,4 @@
-"""Reading and writing of CSV tables; with ``csv_columns``, for large tables of people, all that parses or formats CSV.
+"""Reading and writing of CSV tables; with ``columns``, for large tables of people, all that parses or formats CSV.
 
 Large tables are parsed by pandas, three times as fast as by the standard library. Small ones do not justify the third
 of a second that pandas takes to load. What pandas refuses is read again by the standard library, which names the line

@@ -73,11 +73,10 @@ def units_of(process: Process) -> list[tuple[Unit, int]]:
         raise Unsupported("a release that hides nothing cannot be paid from any limit; give it noise")
     counts: dict[Unit, int] = {}
     for step in process.steps:
-        passes = step.sampling.pass_steps
-        alone = process.with_steps((Step(step.mechanism, passes, step.sampling),))
+        alone = process.with_steps((Step(step.mechanism, step.unit, step.sampling),))
         about = {"adjacency": process.adjacency, "group": process.group, "records": process.records}
         unit = Unit(json.dumps({**alone.steps[0].describe(), **about}, sort_keys=True), alone)
-        counts[unit] = counts.get(unit, 0) + step.n // passes
+        counts[unit] = counts.get(unit, 0) + step.releases
     return list(counts.items())
 
 

@@ -14,8 +14,9 @@ docs/theory/ledger.md, by the names T2 to T8.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
+from typing import Any
 
 from wpriv.accounting import evaluate
 from wpriv.accounting.mechanisms.gauss import Gauss
@@ -282,20 +283,11 @@ def gaussian_budget(eps: float, delta: float, plan: Process | None = None) -> fl
     return whole - lost(about, tol, 1e-6)
 
 
-def describe(filters: tuple[Filter, ...]) -> list[dict[str, object]]:
+def describe(filters: tuple[Filter, ...]) -> list[dict[str, Any]]:
     """Filters as plain data, which a ledger stores and from which its digest is made."""
-    return [
-        {"kind": each.kind, "accounts": list(map(list, each.accounts)), "kappa": each.kappa, "order": each.order}
-        for each in filters
-    ]
+    return list(map(asdict, filters))
 
 
-def of_description(rows: list[dict[str, object]]) -> tuple[Filter, ...]:
+def of_description(rows: list[dict[str, Any]]) -> tuple[Filter, ...]:
     """The filters that ``describe`` describes as ``rows``."""
-    filters = []
-    for row in rows:
-        accounts = row["accounts"]
-        assert isinstance(accounts, list)
-        pairs = tuple((str(name), float(size)) for name, size in accounts)
-        filters.append(Filter(str(row["kind"]), pairs, float(str(row["kappa"])), float(str(row["order"]))))
-    return tuple(filters)
+    return tuple(Filter(**{**row, "accounts": tuple(map(tuple, row["accounts"]))}) for row in rows)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,18 +61,10 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Line:
-    """One limit in the picture: its name, and the path of what was left of it."""
-
-    name: str
-    path: str
-
-
-@dataclass(frozen=True)
 class Picture:
-    """What was left of each limit over time; grid lines by height and word, times by place and word."""
+    """What was left of each limit over time: its name and path; grid lines by height and word, times by place."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[tuple[str, str], ...]
     heights: tuple[tuple[float, str], ...]
     times: tuple[tuple[float, str, str], ...]
 
@@ -223,10 +216,7 @@ class Overview:
         return f"{percent_up(units / UNITS)} of {about.filters[which].accounts[0][0]} of {about.scope}"
 
     def _counts(self, place: Place) -> str:
-        states: dict[str, int] = {}
-        for release in self.releases.values():
-            if release.place == place:
-                states[release.state] = states.get(release.state, 0) + 1
+        states = Counter(release.state for release in self.releases.values() if release.place == place)
         return ", ".join(f"{count} {state}" for state, count in states.items())
 
     def actors(self) -> list[tuple[str, int, list[str]]]:
@@ -235,13 +225,10 @@ class Overview:
         for release in self.releases.values():
             if release.state in (PENDING, *SPENT):
                 rows.setdefault(release.actor, []).append(release)
+        gates = range(len(self.tree.gates))
         totals = [
-            (
-                name,
-                len(releases),
-                [sum(each.shares.get(gate, 0.0) for each in releases) for gate in range(len(self.tree.gates))],
-            )
-            for name, releases in rows.items()
+            (name, len(some), [sum(each.shares.get(gate, 0.0) for each in some) for gate in gates])
+            for name, some in rows.items()
         ]
         totals.sort(key=lambda row: (-max(row[2]), row[0]))
         return [
@@ -283,7 +270,7 @@ class Overview:
         for gate, name in enumerate(self.limits()):
             path = f"M{x(points[0][0])} {y(points[0][1][gate])}"
             path += "".join(f"H{x(time)}V{y(left[gate])}" for time, left in points[1:])
-            lines.append(Line(name, f"{path}H{WIDTH - RIGHT}"))
+            lines.append((name, f"{path}H{WIDTH - RIGHT}"))
         heights = tuple((y(share), f"{100 * share:.0f}%") for share in (0.0, 0.25, 0.5, 0.75, 1.0))
         form = "%Y-%m-%d" if span > 86400 * 2 else "%H:%M:%S"
         times = ((LEFT, begin.strftime(form), "start"), (WIDTH - RIGHT, end.strftime(form), "end"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +20,6 @@ from wpriv.ledger.scopes import Booking, Books, Place
 from wpriv.ledger.store import PENDING, SPENT, Entry, Head, Store, release_rows
 from wpriv.numerics.numbers import short, text
 
-PLANNED = -1  # the gate of the counts of a declared plan
 MAX_BYTES = 2_000_000_000
 MAX_KINDS = 50  # of which pld is asked anew every time
 KEPT_EVERY = 256  # entries after which the state of what ran is kept again
@@ -131,9 +131,7 @@ class Reader:
             row = self.store.row(connection, lock=False)
             books = self.store.books(connection, self.charter.tree)
             releases = self.store.releases(connection)
-        states: dict[str, int] = {}
-        for release in releases:
-            states[release.state] = states.get(release.state, 0) + 1
+        states = Counter(release.state for release in releases)
         gates = self.charter.tree.gates
         promises = tuple(PROMISE.format(scope=gate.scope, limit=gate.limit) for gate in gates)
         unfinished = tuple(release.id for release in releases if release.state == "begun")
@@ -189,11 +187,9 @@ class Reader:
 
     def _counted(self, about: list[dict[str, Any]]) -> list[tuple[Process, int]]:
         """The releases of entries as processes of one step, equal ones counted."""
-        counts: dict[str, int] = {}
-        for each in about:
-            for row in each["steps"]:
-                name = canonical({"step": row, "records": each["records"]})
-                counts[name] = counts.get(name, 0) + 1
+        counts = Counter(
+            canonical({"step": row, "records": each["records"]}) for each in about for row in each["steps"]
+        )
         rows = [(json.loads(name), n) for name, n in counts.items()]
         tree, group = self.charter.tree, self.charter.group
         return [(Process((Step.from_dict(row["step"]),), tree.adjacency, group, row["records"]), n) for row, n in rows]
@@ -321,9 +317,7 @@ class Replay:
         place = Place.parse(about["place"])
         bookings = [Booking(**{**row, "amounts": tuple(row["amounts"])}) for row in about["bookings"]]
         self.books.take(bookings, name, place, reserved=entry.kind == "reserve")
-        for index, n in about["planned_steps"]:
-            row = self.books.amounts.setdefault((PLANNED, 0, index), {})
-            row[place] = row.get(place, 0) + n
+        self.books.take_planned(about["planned_steps"], place)
 
 
 def _require_chain(entries: list[Entry], ledger: str) -> None:

@@ -17,6 +17,7 @@ from wpriv.errors import UnknownName, UsageError
 from wpriv.ledger.filters import TOO_MUCH, UNITS, Filter, Limit
 
 ROOT = "all"
+PLANNED = -1  # the gate of the counts of a declared plan
 _NAME = re.compile(r"[\w.-]+(/[\w.-]+)*")
 # the charges of a release to the accounts of a filter, at the floor of a tier
 Tariff = Callable[[str, int, int, int], tuple[int, ...]]
@@ -308,6 +309,12 @@ class Books:
         if reserved:
             self.places[release] = place
         return [booking for booking in changes if booking.release == release and booking.tier >= 0]
+
+    def take_planned(self, steps: Sequence[Sequence[int]], place: Place) -> None:
+        """Count steps of the declared plan: the number of each, and how many of it."""
+        for index, n in steps:
+            row = self.amounts.setdefault((PLANNED, 0, index), {})
+            row[place] = row.get(place, 0) + n
 
     def settle(self, release: str, *, refund: bool) -> None:
         """End a reservation: it has begun, or with ``refund`` it was cancelled or has expired."""

@@ -23,8 +23,8 @@ from wpriv.ledger import charges, charter, filters
 from wpriv.ledger.charges import Unit
 from wpriv.ledger.charter import What, canonical, digest, process_of, require_texts
 from wpriv.ledger.filters import TOO_MUCH, UNITS, Filter, Limit
-from wpriv.ledger.reading import PLANNED, Reader
-from wpriv.ledger.scopes import ROOT, Booking, Books, InForce, Place, Refusal
+from wpriv.ledger.reading import Reader
+from wpriv.ledger.scopes import PLANNED, ROOT, Booking, Books, InForce, Place, Refusal
 from wpriv.ledger.store import PENDING, SPENT, Entry, Head, Store
 from wpriv.numerics.numbers import text
 
@@ -121,10 +121,9 @@ class Ledger(Reader):
         """
         require_texts(actor=actor)
         terms_kept = charter.charter(**terms)
-        body = terms_kept.as_text()
-        about = {"body": {"charter": json.loads(body)}, "actor": actor}
         store = Store(url, create=True)
-        store.create(secrets.token_hex(8), terms_kept.rule, body, digest(body), about)
+        first = {"body": {"charter": json.loads(terms_kept.as_text())}, "actor": actor}
+        store.create(secrets.token_hex(8), terms_kept, first)
         store.close()
         return cls(url)
 
@@ -155,14 +154,10 @@ class Ledger(Reader):
 
     def fits(self, what: What, *, scope: str = ROOT) -> int | None:
         """How many steps of one kind would fit now in one release, at most 2^40; None for what has several kinds."""
-        process, place = self._read(what), Place.parse(scope)
-        self.charter.tree.check(place)
-        units = charges.units_of(process)
-        if len(units) > 1:
-            return None
+        process, place = self._read(what, scope)
+        units = [(unit, MOST) for unit, _ in charges.units_of(process)]
         with self.store.transaction(write=False) as connection:
-            books = self.store.books(connection, self.charter.tree)
-            return self._fits(connection, books, units[0][0], MOST, place)
+            return self._room(connection, self.store.books(connection, self.charter.tree), units, place)
 
     def cost(self, what: What, *, scope: str = ROOT) -> tuple[Cost, ...]:
         """What a release would take now of every limit above a scope; nothing is written but computed charges.
@@ -170,8 +165,7 @@ class Ledger(Reader):
         Raises:
             Refused: it does not fit. Unsupported: no charge is known.
         """
-        process, place = self._read(what), Place.parse(scope)
-        self.charter.tree.check(place)
+        process, place = self._read(what, scope)
         costs, units = [], charges.units_of(process)
         with self.store.transaction(write=False) as connection:
             books = self.store.books(connection, self.charter.tree)
@@ -318,8 +312,7 @@ class Ledger(Reader):
         expires: float | None = None,
         dry_run: bool = False,
     ) -> Receipt:
-        process, place = self._read(what), Place.parse(scope)
-        self.charter.tree.check(place)
+        process, place = self._read(what, scope)
         if key is not None and not key.strip():
             raise UsageError("`key` is empty; give the release a name of its own, or leave it out")
         require_texts(key=key, actor=actor, reason=reason)
@@ -336,7 +329,10 @@ class Ledger(Reader):
                 books = self.store.books(connection, self.charter.tree)
                 before = copy.deepcopy(books)
                 try:
-                    changes = self._changes(connection, books, process, units, place, planned, room)
+                    taken = self._planned(books, process.describe()) if planned else []
+                    changes = [] if planned else books.admit(NEW, place, self._tariff(connection, units, compute=False))
+                    if isinstance(changes, Refusal):
+                        raise self._refused(changes, units, room)
                 except _UnknownCharge:
                     continue
                 except Refused as error:
@@ -347,8 +343,8 @@ class Ledger(Reader):
                     if dry_run:
                         return Receipt("", "fits", head.seq, head.digest)
                     named = {"key": key, "actor": actor, "reason": reason}
-                    body = {**about, "request": request, "kind": kind}
-                    return self._write(connection, head, kind, (before, books), changes, place, body, named, expires)
+                    body = {**about, "request": request, "kind": kind, "planned_steps": taken}
+                    return self._write(connection, head, (before, books), changes, place, body, named, expires)
                 if not dry_run:
                     noted = {"place": str(place), "actor": actor, "reason": reason, "because": str(refused)}
                     now = self.store.now(connection, head)
@@ -357,32 +353,21 @@ class Ledger(Reader):
         raise CheckFailed("other writers change the remainder faster than charges are computed. Try again")
 
     def _write(
-        self,
-        connection: Any,
-        head: Head,
-        kind: str,
-        both: tuple[Books, Books],
-        changes: list[Booking],
-        place: Place,
-        body: dict[str, Any],
-        named: dict[str, str | None],
-        expires: float | None,
-    ) -> Receipt:
+        self, connection: Any, head: Head, both: tuple[Books, Books], changes: list[Booking], place: Place,
+        body: dict[str, Any], named: dict[str, str | None], expires: float | None,
+    ) -> Receipt:  # fmt: skip
         """Write an admitted release, under the lock."""
         before, books = both
-        name, reserved = str(head.seq + 1), kind == "reserve"
+        name, reserved = str(head.seq + 1), body["kind"] == "reserve"
         mine = [replace(each, release=name) if each.release == NEW else each for each in changes]
-        taken = self._planned(books, body["steps"]) if body["planned"] else []
         books.take(mine, name, place, reserved=reserved)
-        for index, n in taken:
-            row = books.amounts.setdefault((PLANNED, 0, index), {})
-            row[place] = row.get(place, 0) + n
+        books.take_planned(body["planned_steps"], place)
         now = self.store.now(connection, head)
         until = None if expires is None else _later(now, expires)
-        body = {**body, "limits": digest(self.charter.as_text())}
-        body = {**body, "bookings": [asdict(each) for each in mine], "planned_steps": taken, "expires": until}
+        body |= {"limits": digest(self.charter.as_text()), "bookings": [asdict(each) for each in mine]}
+        body["expires"] = until
         state = PENDING if reserved else "begun"
-        entry = self.store.append(connection, head, kind, body=body, time=now, **named)
+        entry = self.store.append(connection, head, body["kind"], body=body, time=now, **named)
         digests = {"pair_digest": body["request"], "nonce_digest": None}
         self.store.add_release(connection, name, place, state=state, expires=until, **digests)
         self.store.write_books(connection, before, books)
@@ -436,31 +421,11 @@ class Ledger(Reader):
 
     # charges
 
-    def _read(self, what: What) -> Process:
-        return process_of(what, self.charter.tree.adjacency, self.charter.group)
-
-    def _changes(
-        self,
-        connection: Any,
-        books: Books,
-        process: Process,
-        units: Units,
-        place: Place,
-        planned: bool,
-        room: int | None,
-    ) -> list[Booking]:
-        """What a release has to book, of charges that are known.
-
-        Raises:
-            Refused: it does not fit. _UnknownCharge: a charge has to be computed first.
-        """
-        if planned:
-            self._planned(books, process.describe())
-            return []
-        outcome = books.admit(NEW, place, self._tariff(connection, units, compute=False))
-        if isinstance(outcome, Refusal):
-            raise self._refused(outcome, units, room)
-        return outcome
+    def _read(self, what: What, scope: str) -> tuple[Process, Place]:
+        """A release and where it reads, which has to be in the tree."""
+        process, place = process_of(what, self.charter.tree.adjacency, self.charter.group), Place.parse(scope)
+        self.charter.tree.check(place)
+        return process, place
 
     def _refused(self, refusal: Refusal, units: Units, fits: int | None) -> Refused:
         gate = self.charter.tree.gates[refusal.gate]
@@ -473,11 +438,10 @@ class Ledger(Reader):
         return error
 
     def _room(self, connection: Any, books: Books, units: Units, place: Place) -> int | None:
-        """How many of the steps of a release of one kind fit in one release; None of several kinds."""
-        return self._fits(connection, books, units[0][0], units[0][1], place) if len(units) == 1 else None
-
-    def _fits(self, connection: Any, books: Books, unit: Unit, most: int, place: Place) -> int:
-        """The largest number of releases of one kind that fits in one release, at most ``most``."""
+        """How many of the steps of a release of one kind fit in one release, at most its own; None of several kinds."""
+        if len(units) > 1:
+            return None
+        unit, most = units[0]
         kept, room = dict(self._fresh), dict[tuple[int, int], list[int]]()
         for gate in self.charter.tree.gates_of(place):
             for number, caps in enumerate(books.in_force(gate).caps):
@@ -519,8 +483,9 @@ class Ledger(Reader):
         def of_release(release: str) -> Units:
             if release == NEW:
                 return units
-            about = self.store.entry(connection, release).content()
-            return charges.units_of(self._described(about))
+            about, tree = self.store.entry(connection, release).content(), self.charter.tree
+            steps = tuple(Step.from_dict(row) for row in about["steps"])
+            return charges.units_of(Process(steps, tree.adjacency, self.charter.group, about["records"]))
 
         def tariff(release: str, gate: int, number: int, tier: int) -> tuple[int, ...]:
             by, several = self.charter.tree.gates[gate].filters[number], len(self.charter.tree.gates[gate].filters) > 1
@@ -535,10 +500,6 @@ class Ledger(Reader):
             return by.units(tuple(total))
 
         return tariff
-
-    def _described(self, about: Mapping[str, Any]) -> Process:
-        steps = tuple(Step.from_dict(row) for row in about["steps"])
-        return Process(steps, self.charter.tree.adjacency, self.charter.group, about["records"])
 
     def _charge(
         self, connection: Any, unit: Unit, count: int, by: Filter, tier: int, compute: bool
@@ -581,18 +542,15 @@ class Ledger(Reader):
         Raises:
             Refused: they are not in the plan, or more than are left of it.
         """
-        rows = []
-        used = {
-            index: books.amounts.get((PLANNED, 0, index), {}).get(Place(ROOT), 0)
-            for index in range(len(self.charter.plan))
-        }
+        rows, plan = [], self.charter.plan
+        rest = [each.n - books.amounts.get((PLANNED, 0, at), {}).get(Place(ROOT), 0) for at, each in enumerate(plan)]
         for row in steps:
             step = Step.from_dict(row)
-            index = next((i for i, each in enumerate(self.charter.plan) if each.is_like(step)), None)
-            left = 0 if index is None else self.charter.plan[index].n - used[index]
+            index = next((at for at, each in enumerate(plan) if each.is_like(step)), None)
+            left = 0 if index is None else rest[index]
             if index is None or step.n > left:
                 raise Refused(f"the declared plan has {left} of these steps left; found {step.n}. Nothing was spent")
-            used[index] += step.n
+            rest[index] -= step.n
             rows.append((index, step.n))
         return rows
 

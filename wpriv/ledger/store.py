@@ -52,103 +52,48 @@ PENDING = "reserved"
 SPENT = ("begun", "done", "lost")
 _EXAMPLE = "sqlite:///b.db, or postgresql://user@host/name"
 _TABLES = MetaData()
-LEDGER = Table(
-    "ledger",
-    _TABLES,
-    Column("id", Text, primary_key=True),
-    Column("schema", Integer, nullable=False),
-    Column("rule", Text, nullable=False),
-    Column("limits_digest", Text, nullable=False),
-    Column("charter", Text, nullable=False),
-    Column("head_seq", BigInteger, nullable=False),
-    Column("head_digest", Text, nullable=False),
-)
-ENTRY = Table(
+_KINDS: dict[str, Any] = {"text": Text, "int": Integer, "big": BigInteger, "bytes": LargeBinary}
+
+
+def _table(name: str, columns: str, *rules: UniqueConstraint | CheckConstraint) -> Table:
+    """A table of columns written as ``seq:big!``: ! is the primary key, * unique, + indexed, ? may be null."""
+    made = []
+    for word in columns.split():
+        column, _, kind = word.partition(":")
+        marks: dict[str, Any] = {"nullable": "?" in kind}
+        marks |= {"primary_key": True, "autoincrement": False} if "!" in kind else {}
+        marks |= {"unique": True} if "*" in kind else {"index": True} if "+" in kind else {}
+        made.append(Column(column, _KINDS[kind.rstrip("!*+?")], **marks))
+    return Table(name, _TABLES, *made, *rules)
+
+
+LEDGER = _table("ledger", "id:text! schema:int rule:text limits_digest:text charter:text head_seq:big head_digest:text")
+ENTRY = _table(
     "entry",
-    _TABLES,
-    Column("seq", BigInteger, primary_key=True, autoincrement=False),
-    Column("time", Text, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("release", Text, index=True),
-    Column("key", Text, unique=True),
-    Column("actor", Text),
-    Column("reason", Text),
-    Column("code_version", Text, nullable=False),
-    Column("body", Text, nullable=False),
-    Column("prev", Text, nullable=False, unique=True),
-    Column("digest", Text, nullable=False, unique=True),
+    "seq:big! time:text kind:text release:text?+ key:text?* actor:text? reason:text? code_version:text body:text "
+    "prev:text* digest:text*",
 )
-RELEASE = Table(
-    "release",
-    _TABLES,
-    Column("id", Text, primary_key=True),
-    Column("scope", Text, nullable=False),
-    Column("part", Text, nullable=False),
-    Column("state", Text, nullable=False, index=True),
-    Column("expires", Text),
-    Column("nonce_digest", Text),
-    Column("pair_digest", Text, nullable=False),
+RELEASE = _table(
+    "release", "id:text! scope:text part:text state:text+ expires:text? nonce_digest:text? pair_digest:text"
 )
-CHARGE = Table(
+CHARGE = _table(
     "charge",
-    _TABLES,
-    Column("release", Text, nullable=False),
-    Column("gate", Integer, nullable=False),
-    Column("filter", Integer, nullable=False),
-    Column("account", Integer, nullable=False),
-    Column("amount", BigInteger, nullable=False),
-    Column("tier", Integer, nullable=False),
+    "release:text gate:int filter:int account:int amount:big tier:int",
     UniqueConstraint("release", "gate", "filter", "account"),
 )
-ACCOUNT = Table(
+ACCOUNT = _table(
     "account",
-    _TABLES,
-    Column("gate", Integer, nullable=False),
-    Column("filter", Integer, nullable=False),
-    Column("account", Integer, nullable=False),
-    Column("scope", Text, nullable=False),
-    Column("part", Text, nullable=False),
-    Column("booked", BigInteger, nullable=False),
+    "gate:int filter:int account:int scope:text part:text booked:big",
     UniqueConstraint("gate", "filter", "account", "scope", "part"),
     CheckConstraint(f"booked >= 0 AND booked <= {UNITS}"),
 )
-CLOSED = Table(
-    "closed", _TABLES, Column("gate", Integer), Column("filter", Integer), UniqueConstraint("gate", "filter")
-)
+CLOSED = _table("closed", "gate:int? filter:int?", UniqueConstraint("gate", "filter"))
 # limits that were changed, by gate
-LIMIT_NOW = Table(
-    "limit_now",
-    _TABLES,
-    Column("gate", Integer, primary_key=True, autoincrement=False),
-    Column("body", Text, nullable=False),
-)
-REFUSAL = Table(
-    "refusal",
-    _TABLES,
-    Column("time", Text, nullable=False),
-    Column("place", Text, nullable=False),
-    Column("body", Text, nullable=False),
-    Column("actor", Text),
-    Column("reason", Text),
-    Column("because", Text, nullable=False),
-)
-TARIFF = Table(
-    "tariff",
-    _TABLES,
-    Column("unit", Text, nullable=False),
-    Column("filter", Text, nullable=False),
-    Column("tier", Integer, nullable=False),
-    Column("charge", Text, nullable=False),
-    UniqueConstraint("unit", "filter", "tier"),
-)
+LIMIT_NOW = _table("limit_now", "gate:int! body:text")
+REFUSAL = _table("refusal", "time:text place:text body:text actor:text? reason:text? because:text")
+TARIFF = _table("tariff", "unit:text filter:text tier:int charge:text", UniqueConstraint("unit", "filter", "tier"))
 # what ran up to an entry, as GrowingPlan keeps it: a cache that decides nothing
-GROWN = Table(
-    "grown",
-    _TABLES,
-    Column("seq", BigInteger, nullable=False),
-    Column("digest", Text, nullable=False),
-    Column("state", LargeBinary, nullable=False),
-)
+GROWN = _table("grown", "seq:big digest:text state:bytes")
 _APPEND_ONLY = {
     "sqlite": [
         f"CREATE TRIGGER entry_no_{what.lower()} BEFORE {what} ON entry BEGIN "
@@ -206,6 +151,10 @@ class Head:
         return f"{self.seq} {self.digest}"
 
 
+def _columns_of(place: Place) -> dict[str, str]:
+    return {"scope": place.scope, "part": str(place).removeprefix(place.scope)}
+
+
 def release_rows(entries: list[Entry], states: Mapping[str, str]) -> list[dict[str, str | None]]:
     """The rows of the releases that follow from all entries, in order."""
     nonces = {entry.release: str(entry.content()["nonce"]) for entry in entries if entry.kind == "begin"}
@@ -214,7 +163,7 @@ def release_rows(entries: list[Entry], states: Mapping[str, str]) -> list[dict[s
         if entry.kind in ("spend", "reserve"):
             content, name = entry.content(), str(entry.release)
             place, state = Place.parse(content["place"]), states[name]
-            about = {"id": name, "scope": place.scope, "part": str(place).removeprefix(place.scope), "state": state}
+            about = {"id": name, **_columns_of(place), "state": state}
             digests = {"nonce_digest": nonces.get(name), "pair_digest": content["request"]}
             rows.append({**about, "expires": content["expires"] if state == PENDING else None, **digests})
     return rows
@@ -314,7 +263,7 @@ class Store:
                     f"PostgreSQL has {name} off, so that a crash may lose what was spent. Turn {name} on"
                 )
 
-    def create(self, ledger: str, rule: str, charter: str, limits_digest: str, first: Mapping[str, Any]) -> Head:
+    def create(self, ledger: str, charter: Charter, first: Mapping[str, Any]) -> Head:
         """Make the tables and the first entry.
 
         Raises:
@@ -322,10 +271,16 @@ class Store:
         """
         with self.transaction() as connection:
             self._make_tables(connection)
-            about = {"schema": SCHEMA, "rule": rule, "charter": charter, "limits_digest": limits_digest}
-            connection.execute(insert(LEDGER).values(id=ledger, head_seq=0, head_digest=digest(ledger), **about))
+            head = Head(0, digest(ledger))
+            self._add_ledger(connection, ledger, charter, head)
             self.id = ledger
-            return self.append(connection, Head(0, digest(ledger)), "init", **first)
+            return self.append(connection, head, "init", **first)
+
+    @staticmethod
+    def _add_ledger(connection: Connection, ledger: str, charter: Charter, head: Head) -> None:
+        words = charter.as_text()
+        about = {"schema": SCHEMA, "rule": charter.rule, "charter": words, "limits_digest": digest(words)}
+        connection.execute(insert(LEDGER).values(id=ledger, head_seq=head.seq, head_digest=head.digest, **about))
 
     def _make_tables(self, connection: Connection) -> None:
         if inspect(connection).has_table("ledger"):
@@ -340,9 +295,7 @@ class Store:
         """Make the tables from the entries of another ledger and what follows from them; errors as for ``create``."""
         with self.transaction() as connection:
             self._make_tables(connection)
-            last, words = entries[-1], charter.as_text()
-            about = {"schema": SCHEMA, "rule": charter.rule, "charter": words, "limits_digest": digest(words)}
-            connection.execute(insert(LEDGER).values(id=ledger, head_seq=last.seq, head_digest=last.digest, **about))
+            self._add_ledger(connection, ledger, charter, Head(entries[-1].seq, entries[-1].digest))
             for entry in entries:
                 connection.execute(insert(ENTRY).values(**vars(entry)))
             for row in release_rows(entries, states):
@@ -483,11 +436,7 @@ class Store:
             for place, booked in row.items():
                 if place in earlier and earlier[place] == booked:
                     continue
-                part = str(place).removeprefix(place.scope)
-                names = dict(zip(("gate", "filter", "account"), key, strict=True)) | {
-                    "scope": place.scope,
-                    "part": part,
-                }
+                names = dict(zip(("gate", "filter", "account"), key, strict=True)) | _columns_of(place)
                 if place in earlier:
                     where = [ACCOUNT.c[name] == value for name, value in names.items()]
                     connection.execute(update(ACCOUNT).where(*where).values(booked=booked))
@@ -524,8 +473,7 @@ class Store:
 
     def add_release(self, connection: Connection, release: str, place: Place, **values: Any) -> None:
         """Add the row of a release."""
-        part = str(place).removeprefix(place.scope)
-        connection.execute(insert(RELEASE).values(id=release, scope=place.scope, part=part, **values))
+        connection.execute(insert(RELEASE).values(id=release, **_columns_of(place), **values))
 
     def expired(self, connection: Connection, now: str) -> list[str]:
         """The reservations whose time has passed."""

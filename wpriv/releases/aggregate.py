@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import cast
@@ -20,75 +19,15 @@ from wpriv.releases import bounding
 from wpriv.releases.bounding import Contributions
 from wpriv.releases.outputs import BinCounts, Column, Mean, Output, Quantile
 from wpriv.releases.plan import Plan
-from wpriv.releases.quantiles import Selection
 from wpriv.releases.rows import Rows
-from wpriv.releases.sampling import GAUSS, LAPLACE, LEVEL, Noise
+from wpriv.releases.sampling import GAUSS, LAPLACE, LEVEL, Noise, Selection
 
+Json = dict[str, object]
 Z = 1.959963984540054  # the .975 quantile of the normal distribution
 SELECTED = "shown since its noisy count is above the threshold; near it counts are too large on average"
 CLIPPED = "clipped at 0: such counts are too large on average"
 SMALL = "the count is too small for an interval"
 NO_COUNT = "no mean: the count is too small"
-
-
-@dataclass(frozen=True)
-class Number:
-    """One released number.
-
-    Args:
-        name, kind, column: of its output. key: of ``by``; bin: of a histogram, or the share of a quantile; else None.
-        value: exact; None where it is not computed; shown with ``digits`` behind the point.
-        error: the standard error of its noise. half_width, interval: value +- half_width, in which it would lie
-            without noise with a probability of ``LEVEL``; text.
-        grid: spacing of the values, as text. noise: of each part, as plain data. weight: the share of the output.
-        parts: the noisy count and sum of a mean. ranks: within which a quantile is, with that probability.
-        dates: whether values are dates, as days since 1970-01-01. note: what a reader has to know beside it.
-    """
-
-    name: str
-    kind: str
-    column: str | None
-    key: str | None
-    bin: str | None
-    value: Fraction | None
-    digits: int
-    error: float | None
-    half_width: str | None
-    interval: tuple[str, str] | None
-    grid: str | None
-    noise: list[dict[str, object]]
-    weight: float
-    note: str
-    parts: Mapping[str, int | None] | None = None
-    ranks: float | None = None
-    dates: bool = False
-
-    def text(self) -> str | None:
-        """The value as an exact decimal; of a mean to some digits."""
-        return None if self.value is None else decimal_text(self.value, self.digits)
-
-    def as_dict(self) -> dict[str, object]:
-        """The entry of ``outputs`` in JSON."""
-        text = self.text()
-        plain = _date if self.dates else _plain
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "column": self.column,
-            "key": self.key,
-            **({} if self.bin is None else {"bin": self.bin}),
-            "value": None if text is None else plain(text),
-            "standard_error": self.error,
-            "half_width": None if self.half_width is None else _plain(self.half_width),
-            "interval": None if self.interval is None else [plain(end) for end in self.interval],
-            "level": LEVEL,
-            "grid": self.grid,
-            "noise": self.noise[0] if len(self.noise) == 1 else self.noise,
-            **({} if self.parts is None else {"parts": dict(self.parts)}),
-            **({} if self.ranks is None else {"ranks": self.ranks}),
-            "weight": self.weight,
-            "note": self.note,
-        }
 
 
 def _plain(text: str) -> int | str:
@@ -122,7 +61,7 @@ def places(step: Fraction) -> int:
     return digits
 
 
-def released(plan: Plan, blocks: Iterable[Block], key: bytes) -> list[Number]:
+def released(plan: Plan, blocks: Iterable[Block], key: bytes) -> list[Json]:
     """Read the rows of a table and return the noisy numbers of a plan.
 
     Args:
@@ -151,7 +90,7 @@ def _shown_keys(plan: Plan, rows: Rows, key: bytes) -> dict[int, int]:
 
 def _numbers(
     plan: Plan, place: int, output: Output, rows: Rows, key: bytes, shown: dict[int, int] | None
-) -> list[Number]:
+) -> list[Json]:
     """The numbers of one output."""
     question, parts = plan.question, plan.parts_of(place)
     keyed = question.has_keys(output)
@@ -183,7 +122,7 @@ def _noisy(plan: Plan, part: int, kept: Contributions, cells: int, chosen: Seque
 
 def _quantiles(
     plan: Plan, output: Quantile, part: int, kept: Contributions, keys: list[tuple[str | None, int]], key: bytes
-) -> list[Number]:
+) -> list[Json]:
     numbers = []
     order = np.argsort(kept.cells, kind="stable")
     cells, values = kept.cells[order], kept.values[order]
@@ -204,74 +143,76 @@ def selection(plan: Plan, output: Quantile, part: int, share: Fraction) -> Selec
     )
 
 
-def described_empty(plan: Plan) -> list[Number]:
+def described_empty(plan: Plan) -> list[Json]:
     """The numbers of a plan without their values, for a dry run; of unknown keys one line stands for each."""
-    numbers = []
-    for place, output in enumerate(plan.question.outputs):
-        keys = plan.question.names if plan.question.has_keys(output) else (None,)
-        if plan.question.has_keys(output) and plan.question.has_unknown_keys:
-            keys = ("(each)",)
-        bins = output.bins()
-        for name in keys:
-            for bin_ in bins:
-                label = (name, bin_ or None)
-                numbers.append(describe(plan, place, label, None, ""))
+    question, numbers = plan.question, []
+    for place, output in enumerate(question.outputs):
+        keys: tuple[str | None, ...] = ("(each)",) if question.has_unknown_keys else question.names
+        for name in keys if question.has_keys(output) else (None,):
+            numbers += [describe(plan, place, (name, bin_ or None), None, "") for bin_ in output.bins()]
     return numbers
 
 
 def describe(
     plan: Plan, place: int, label: tuple[str | None, str | None], values: tuple[int, ...] | None, note: str
-) -> Number:
-    """A number with its noise, standard error and interval.
+) -> Json:
+    """A number with its noise, standard error and interval, as an entry of ``outputs``: numbers are exact, or text.
 
     Args:
         label: its key and bin. values: noisy integers of the parts of output ``place``; None before the rows are read.
     """
     output, parts = plan.question.outputs[place], plan.parts_of(place)
-    noises = [plan.noise.noises[part] for part in parts]
-    about = [_noise(plan, part) for part in parts]
-    step = output.grid.step if output.grid is not None else Fraction(1)
-    digits = places(step)
-    grid = None if output.grid is None else decimal_text(step, digits)
-    column = output.columns[0] if output.columns else None
-    extra: dict[str, int | None] | None = None
-    ranks: float | None = None
+    noises, step = [plan.noise.noises[part] for part in parts], Fraction(1) if output.grid is None else output.grid.step
+    digits, (key, bin_) = places(step), label
+    extra: Json = {}
     value: Fraction | None = None
     interval: tuple[str, str] | None = None
     error: float | None = None
     width: str | None = None
     if isinstance(output, Quantile):
         value = None if values is None else values[0] * step
-        share = next(each for each in output.shares() if str(float(each)) == label[1])
+        share = next(each for each in output.shares() if str(float(each)) == bin_)
         ranks = float(f"{selection(plan, output, parts[0], share).rank_error():.6g}")
-        note = f"within {ranks:.4g} ranks of the best point with probability {LEVEL}"
+        extra, note = {"ranks": ranks}, f"within {ranks:.4g} ranks of the best point with probability {LEVEL}"
     elif isinstance(output, Mean):
         digits = min(digits + 4, max(4, math.ceil(-math.log10(step))))
         count, total = noises
         assert count is not None  # neither is a quantile
         assert total is not None
         if values is not None:
-            extra = {"count": values[0], "sum": values[1]}
+            extra = {"parts": {"count": values[0], "sum": values[1]}}
             value, interval, note = mean(output, values[0], values[1], count, total, digits, note)
     else:
         (noise,) = noises
         assert noise is not None  # no quantile
-        error = float(f"{math.sqrt(noise.variance()) * float(step):.6g}")
-        half = noise.half_width()
+        error, half = float(f"{math.sqrt(noise.variance()) * float(step):.6g}"), noise.half_width()
         width = decimal_text(half * step, digits)
         if values is not None:
-            interval = (
-                decimal_text((values[0] - half) * step, digits),
-                decimal_text((values[0] + half) * step, digits),
-            )
-            value = values[0] * step
+            low, high = (decimal_text((values[0] + side * half) * step, digits) for side in (-1, 1))
+            value, interval = values[0] * step, (low, high)
             if plan.question.nonnegative and not isinstance(output, Column) and value < 0:
                 value, note = Fraction(0), CLIPPED
-    key, bin_ = label
-    return Number(
-        output.name, output.kind, column, key, bin_, value, digits, error, width, interval, grid, about, output.weight,
-        note, extra, ranks, output.grid is not None and output.grid.is_date,
-    )  # fmt: skip
+    plain, about = (
+        _date if output.grid is not None and output.grid.is_date else _plain,
+        [_noise(plan, part) for part in parts],
+    )
+    return {
+        "name": output.name,
+        "kind": output.kind,
+        "column": output.columns[0] if output.columns else None,
+        "key": key,
+        **({} if bin_ is None else {"bin": bin_}),
+        "value": None if value is None else plain(decimal_text(value, digits)),
+        "standard_error": error,
+        "half_width": None if width is None else _plain(width),
+        "interval": None if interval is None else [plain(end) for end in interval],
+        "level": LEVEL,
+        "grid": None if output.grid is None else decimal_text(step, places(step)),
+        "noise": about[0] if len(about) == 1 else about,
+        **extra,
+        "weight": output.weight,
+        "note": note,
+    }
 
 
 def _noise(plan: Plan, part: int) -> dict[str, object]:

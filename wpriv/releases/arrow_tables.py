@@ -48,39 +48,21 @@ def _types(schema: pa.Schema) -> dict[str, str]:
     return {field.name: _type(field.type) for field in schema}
 
 
-@dataclass(frozen=True, eq=False)
-class ParquetFiles:
-    """Files of Parquet with the same columns of the same types; several are one table."""
+def file_types(path: Path) -> dict[str, str]:
+    """The names and types of the columns of a file of Parquet.
 
-    paths: tuple[Path, ...]
-    columns: tuple[str, ...]
-    types: Mapping[str, str]
+    Raises:
+        UsageError: it is none.
+    """
+    with _reading(path):
+        return _types(pq.read_schema(path))
 
-    @property
-    def name(self) -> str:
-        return ", ".join(path.name for path in self.paths)
 
-    @classmethod
-    def open(cls, paths: Sequence[Path]) -> ParquetFiles:
-        """Read the schema.
-
-        Raises:
-            UsageError: no Parquet, or files of different columns.
-        """
-        schemas = []
-        for path in paths:
-            with _reading(path):
-                schemas.append(_types(pq.read_schema(path)))
-        for path, schema in zip(paths, schemas, strict=True):
-            if schema != schemas[0]:
-                raise UsageError(f"{path} has other columns or types than {paths[0]}; several files are one table")
-        return cls(tuple(paths), tuple(schemas[0]), schemas[0])
-
-    def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
-        for path in self.paths:
-            with _reading(path), pq.ParquetFile(path) as file:
-                for batch in file.iter_batches(batch_size=ROWS, columns=list(columns)):
-                    yield _block(batch, columns)
+def file_blocks(path: Path, columns: Sequence[str]) -> Iterator[Block]:
+    """Yield some columns of a file of Parquet, a block of rows after the other; errors as for ``file_types``."""
+    with _reading(path), pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=ROWS, columns=list(columns)):
+            yield _block(batch, columns)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from wpriv.errors import UsageError
 from wpriv.files import columns
-from wpriv.files.columns import Cells
+from wpriv.files.columns import EPOCH, Cells
 from wpriv.numerics.numbers import shown
 from wpriv.randomness import Words, permuted
 
@@ -36,7 +36,6 @@ LARGEST = 2**62  # grid steps of a bound
 LEAST_EXPONENT = -100  # numbers below 1e-100 round to 0 on every grid
 MOST_DIGITS = 60  # of a bound or of a grid, on either side of the point
 NORMALISE = ("nfc", "strip", "casefold")
-EPOCH = datetime.date(1970, 1, 1).toordinal()
 LIMB = 31
 LONG_KEY = 10_000  # bits of a whole number, of which Python writes no decimal text from 4300 digits on
 PART = 2**18  # rows that are ranked at once

@@ -49,17 +49,19 @@ def output(row: Row, types: Mapping[str, str]) -> Output:
     return COLUMNS[kind](column, lo, hi, row.get("grid"), **common, **shares, dates=dates, whole=whole)
 
 
-def keywords(data: Row, outputs: Sequence[Output]) -> dict[str, Any]:
+def given(keywords: Row) -> dict[str, Any]:
+    """The keywords that say something."""
+    return {name: value for name, value in keywords.items() if value is not None and value is not False}
+
+
+def _keywords(data: Row, outputs: Sequence[Output]) -> dict[str, Any]:
     """The keywords of ``release`` for the keys of a recipe, but for its data."""
     by, limits, about = (cast(Row, data.get(name) or {}) for name in ("by", "limits", "data"))
     names = ("person", "eps", "delta", "se", "noise", "key_delta", "records", "distinct", "nonnegative", "seed")
-    given = {name: data.get(name) for name in names} | {"by": by.get("column"), "null": about.get("null")}
-    given |= {name: by.get(name) for name in ("keys", "other", "normalise")}
-    given |= {name: limits.get(name) for name in ("max_groups", "max_rows")}
-    given |= {name: about.get(name) for name in ("table", "where", "query", "public")}
-    return {name: value for name, value in given.items() if value is not None and value is not False} | {
-        "outputs": outputs
-    }
+    rows: dict[str, object] = {name: data.get(name) for name in names} | {"outputs": outputs, "by": by.get("column")}
+    rows |= {name: by.get(name) for name in ("keys", "other", "normalise")}
+    rows |= {name: limits.get(name) for name in ("max_groups", "max_rows")}
+    return given(rows | {name: about.get(name) for name in ("null", "table", "where", "query", "public")})
 
 
 def of_recipe(name: str) -> tuple[list[str] | None, dict[str, Any]]:
@@ -95,11 +97,11 @@ def of_recipe(name: str) -> tuple[list[str] | None, dict[str, Any]]:
     if isinstance(url, str):
         file = url.removeprefix(SQLITE)
         beside_it = file_beside(path.parent, file) if url.startswith(SQLITE) else None
-        return [url if beside_it is None else f"{SQLITE}{beside_it}"], keywords(data, outputs)
+        return [url if beside_it is None else f"{SQLITE}{beside_it}"], _keywords(data, outputs)
     if about.get("file") is None:
-        return None, keywords(data, outputs)
+        return None, _keywords(data, outputs)
     files = [about["file"]] if isinstance(about["file"], str) else cast(Sequence[str], about["file"])
-    return [str(file_beside(path.parent, file) or path.parent / file) for file in files], keywords(data, outputs)
+    return [str(file_beside(path.parent, file) or path.parent / file) for file in files], _keywords(data, outputs)
 
 
 def described_data(data: object, query: Query) -> dict[str, object]:

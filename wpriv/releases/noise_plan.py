@@ -79,7 +79,7 @@ class NoisePlan:
     Args:
         noises: of each part; None of a quantile. ranges: eps0 of each part that is a quantile, else 0.
         threshold, leak: of unknown keys: noisy counts above the first are released, which costs the second; 0 without.
-        guarantee: of the release alone. total: with what was spent before; None without.
+        guarantee: of the release alone.
     """
 
     noises: tuple[Noise | None, ...]
@@ -87,7 +87,6 @@ class NoisePlan:
     threshold: int
     leak: float
     guarantee: Guarantee
-    total: Guarantee | None = None
 
     @property
     def process(self) -> Process:
@@ -199,11 +198,11 @@ def _planned(parts: Sequence[Part], budget: Budget, keys: int | None, z: float |
         threshold = _least(lambda tau: _leak(noise, tau, copies) <= budget.key_share)
         leak = _leak(noise, threshold, copies)
     row = _row(_process(noises, leak if keys is not None else None), budget.delta)
-    both = None if budget.before is None else total(budget.before, row)
-    if budget.eps is not None and (both or row).epsilon.safe > budget.eps:
+    both = row if budget.before is None else total(budget.before, row)
+    if budget.eps is not None and both.epsilon.safe > budget.eps:
         raise Unsupported(f"no noise of this kind meets eps = {budget.eps:g} at delta = {budget.delta:g}")
     spreads, ranges = [noise for noise, _, _ in noises], [eps0 for _, eps0, _ in noises]
-    return NoisePlan(tuple(spreads), tuple(ranges), threshold, leak, row, both)
+    return NoisePlan(tuple(spreads), tuple(ranges), threshold, leak, row)
 
 
 PartNoise = tuple[Noise | None, float, Step]

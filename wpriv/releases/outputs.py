@@ -16,14 +16,14 @@ from functools import cached_property
 from typing import ClassVar
 
 from wpriv.errors import UnknownName, UsageError
+from wpriv.files.columns import EPOCH
 from wpriv.numerics.numbers import positive_number, shown
-from wpriv.releases.bounding import EPOCH, Grid, bound, exact_decimal
+from wpriv.releases.bounding import Grid, bound, exact_decimal
 
 PERSONS, ROWS = "persons", "rows"
 DEFAULT_STEPS = 2**20
 LEAST_WHOLE = 10  # whole bounds of a column of no declared type, from which on it is taken to have whole numbers
 OUTSIDE = ("drop", "clip", "bins")
-MOST_CELLS = 10_000_000
 
 
 def bound_text(value: Fraction, dates: bool = False) -> str:
@@ -183,7 +183,27 @@ class Count(Output):
 
 
 @dataclass(frozen=True)
-class Column(Output):
+class _OfColumn(Output):
+    """An output of the values of a column."""
+
+    column: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.column, str) or not self.column:
+            raise UsageError(f"{self.kind} needs the name of a column; found {shown(self.column)}")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} {self.column}"
+
+
+@dataclass(frozen=True)
+class Column(_OfColumn):
     """An output of the values of a column between bounds.
 
     Args:
@@ -194,7 +214,6 @@ class Column(Output):
             both bounds are, and the larger one is at least 10.
     """
 
-    column: str = ""
     lo: object = None
     hi: object = None
     step: object = None
@@ -204,8 +223,6 @@ class Column(Output):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.column, str) or not self.column:
-            raise UsageError(f"{self.kind} needs the name of a column; found {shown(self.column)}")
         if self.lo is None or self.hi is None:
             raise UsageError(
                 f"{self.kind} of {self.column} needs bounds, to which values are clipped: `bounds` {self.column}=LO:HI."
@@ -227,14 +244,6 @@ class Column(Output):
         while Fraction(2) ** power < least:
             power += 1
         return Fraction(2) ** power
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
-
-    @property
-    def name(self) -> str:
-        return f"{self.kind} {self.column}"
 
     @property
     def grid(self) -> Grid | None:
@@ -325,7 +334,7 @@ class Quantile(Column):
 
 
 @dataclass(frozen=True)
-class BinCounts(Output):
+class BinCounts(_OfColumn):
     """Rows (or persons) in bins of a column, [e0, e1), [e1, e2), ..., of which the last holds its upper edge.
 
     Args:
@@ -334,7 +343,6 @@ class BinCounts(Output):
             bins of their own (``bins``).
     """
 
-    column: str = ""
     edges: Sequence[object] = ()
     of: str = ROWS
     outside: str = "drop"
@@ -344,8 +352,6 @@ class BinCounts(Output):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.column, str) or not self.column:
-            raise UsageError(f"histogram needs the name of a column; found {shown(self.column)}")
         limits = tuple(bound(edge, f"an edge of {self.column}", dates=self.dates) for edge in self.edges)
         if len(limits) < 2 or any(low >= high for low, high in itertools.pairwise(limits)):
             raise UsageError(
@@ -361,14 +367,6 @@ class BinCounts(Output):
     def ends(self) -> list[Decimal]:
         """The edges, to compare values with."""
         return [exact_decimal(edge) for edge in self.limits]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
-
-    @property
-    def name(self) -> str:
-        return f"histogram {self.column}"
 
     def bins(self) -> list[str]:
         edges = [bound_text(edge, self.dates) for edge in self.limits]

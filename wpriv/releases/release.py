@@ -6,9 +6,11 @@ disk before a row is read; what a row holds changes no message and no exit code 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from wpriv import randomness
 from wpriv.core.guarantee import Guarantee
@@ -18,10 +20,14 @@ from wpriv.files.shown import Shown
 from wpriv.numerics.numbers import number, positive_number, short, text
 from wpriv.releases import aggregate, declaration, release_folder, tables
 from wpriv.releases import plan as planning
-from wpriv.releases.bounding import Cell
-from wpriv.releases.outputs import Output
-from wpriv.releases.release_folder import Json, Payment
+from wpriv.releases.aggregate import Json
+from wpriv.releases.bounding import Cell, canonical, exact_decimal, exact_value, normalised
+from wpriv.releases.outputs import BinCounts, Column, Output
+from wpriv.releases.plan import ROW, Question
+from wpriv.releases.release_folder import Payment
 from wpriv.releases.tables import Query
+
+Facts = list[tuple[str, str]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,14 +79,14 @@ class Released(Shown):
         rows = [row for row in self.rows if row["name"] == output]
         rows = [row for row in rows if all(label in (row["key"], row.get("bin")) for label in labels)]
         if len(rows) != 1:
-            known = dict.fromkeys(" ".join(filter(None, map(str, _label(row)))) for row in self.rows)
+            known = dict.fromkeys(map(_label, self.rows))
             raise UsageError(f"no one output called {name!r}; there are {', '.join(known)}")
         return Answer(rows[0])
 
     def sentence(self) -> str:
         return planning.headline(self.guarantee, str(self.answer["unit"]))
 
-    def in_all(self) -> list[tuple[str, str]]:
+    def in_all(self) -> Facts:
         """The guarantee of the ledger with this release, where it had lines before."""
         stated = self.answer["total"]
         if not isinstance(stated, dict):
@@ -90,7 +96,7 @@ class Released(Shown):
             ("in all", f"eps = {text(stated['epsilon'], up=True)} at delta {delta}, with what the ledger held before")
         ]
 
-    def expected(self, size: float) -> list[tuple[str, str]]:
+    def expected(self, size: float) -> Facts:
         """The noise of each output where a count or sum is about ``size``, or so many rows have a mean or quantile."""
         known: dict[str, str] = {}
         for row in self.rows:
@@ -110,9 +116,9 @@ class Released(Shown):
                 )
         return list(known.items())
 
-    def facts(self) -> list[tuple[str, str]]:
+    def facts(self) -> Facts:
         """The numbers."""
-        return [(" ".join(filter(None, _label(row))), _shown(row)) for row in self.rows]
+        return [(_label(row), "-" if row["value"] is None else str(row["value"])) for row in self.rows]
 
 
 @dataclass(frozen=True)
@@ -128,12 +134,8 @@ class Answer:
         return float(str(value))
 
 
-def _label(row: Json) -> tuple[str, str, str]:
-    return str(row["name"]), str(row["key"] or ""), str(row.get("bin") or "")
-
-
-def _shown(row: Json) -> str:
-    return "-" if row["value"] is None else str(row["value"])
+def _label(row: Json) -> str:
+    return " ".join(str(row[name]) for name in ("name", "key", "bin") if row.get(name))
 
 
 def release(
@@ -211,7 +213,7 @@ def release(
         stored = release_folder.stored(folder, recipe)
         if stored is not None and not fresh:
             return Released(stored, stored=str(stored["released"]))
-    source = tables.table(data, person, read)
+    source = tables.table(data, person, read, by)
     question = planning.checked(question, source)
     payment = Payment.of(
         ledger, folder, None if max_eps is None else positive_number(number(max_eps, "`max_eps`"), "`max_eps`")
@@ -233,3 +235,82 @@ def release(
             answer = release_folder.answer(plan, numbers, receipt)
             files = () if folder is None else release_folder.write(folder, recipe, answer, source)
     return Released(answer, files=files)
+
+
+# What limits and bounds leave out of the rows. It is PRIVATE: nothing here has any noise.
+
+
+def diagnosed(data: object, **arguments: Any) -> Facts:
+    """Count rows, persons, missing and clipped values, and what the limits leave out; nothing is released.
+
+    Args:
+        data: as for ``release``. arguments: the other ones of ``release`` that declare what is released.
+    Raises:
+        UsageError: as for ``release``.
+    """
+    read = {name: arguments.pop(name) for name in ("table", "where", "query", "public") if name in arguments}
+    source = tables.table(data, str(arguments.get("person")), Query(**read), arguments.get("by"))
+    question = planning.checked(planning.asked(**arguments), source)
+    cells: dict[str, list[Cell]] = {name: [] for name in question.columns()}
+    for block in source.blocks(question.columns()):
+        for name, column in block.cells.items():
+            values, codes = column.without(question.null).coded()
+            cells[name] += [None if code < 0 else values[code] for code in codes.tolist()]
+    count = max(map(len, cells.values()), default=0)
+    persons = _persons(question, cells, count)
+    facts = [("rows", f"{count:,}"), ("persons", f"{len(set(persons) - {None}):,}")]
+    if question.person != ROW:
+        facts.append((f"rows without {question.person}", f"{persons.count(None):,}"))
+    keys: list[str | None] = [""] * count
+    if question.by is not None:
+        keys = [canonical(normalised(cell, question.normalise)) for cell in cells[question.by]]
+        facts += _about_keys(question, keys)
+    facts += [fact for output in question.outputs for fact in _about_values(output, cells)]
+    return facts + _about_limits(question, persons, keys)
+
+
+def _persons(question: Question, cells: Mapping[str, Sequence[Cell]], count: int) -> list[str | None]:
+    return list(map(str, range(count))) if question.person == ROW else list(map(canonical, cells[question.person]))
+
+
+def _about_keys(question: Question, keys: Sequence[str | None]) -> Facts:
+    facts = [(f"rows without {question.by}", f"{keys.count(None):,}")]
+    if question.has_unknown_keys:
+        return [*facts, (f"different {question.by}", f"{len(set(keys) - {None}):,}")]
+    declared = question.canonical_keys
+    return [*facts, ("rows of undeclared keys", f"{sum(key is not None and key not in declared for key in keys):,}")]
+
+
+def _about_values(output: Output, cells: Mapping[str, Sequence[Cell]]) -> Facts:
+    """Missing values of a column, and those beyond its bounds or edges."""
+    if not isinstance(output, (Column, BinCounts)):
+        return []
+    ends = output.limits if isinstance(output, BinCounts) else (output.bounds.lo, output.bounds.hi)
+    low, high = exact_decimal(ends[0]), exact_decimal(ends[-1])
+    values = [exact_value(cell, dates=output.dates) for cell in cells[output.column]]
+    known = [value for value in values if value is not None and not value.is_nan()]
+    below, above = sum(value < low for value in known), sum(value > high for value in known)
+    what = "outside of the edges" if isinstance(output, BinCounts) else "clipped"
+    text = f"{len(values) - len(known):,} missing, {below:,} below and {above:,} above {what}"
+    return [(output.name, text)]
+
+
+def _about_limits(question: Question, persons: Sequence[str | None], keys: Sequence[str | None]) -> Facts:
+    """The largest numbers of keys and of rows of a person, and what is beyond the limits."""
+    declared = {key for key in question.canonical_keys if question.other is None}
+    pairs = Counter(
+        (person, key)
+        for person, key in zip(persons, keys, strict=True)
+        if person is not None and key is not None and (not declared or key in declared)
+    )
+    groups = Counter(person for person, _ in pairs)
+    facts = []
+    if question.by is not None:
+        most = question.limits.groups
+        beyond = sum(max(0, number - most) for number in groups.values()) if most is not None else 0
+        largest = max(groups.values(), default=0)
+        facts.append(("keys of one person", f"{largest:,} at most; {beyond:,} beyond the limit"))
+    most = question.limits.rows
+    beyond = sum(max(0, number - most) for number in pairs.values()) if most is not None else 0
+    where = "rows of one person" + (" in a key" if question.by is not None else "")
+    return [*facts, (where, f"{max(pairs.values(), default=0):,} at most; {beyond:,} beyond the limit")]

@@ -29,12 +29,11 @@ from wpriv.files.durable_writes import plain
 from wpriv.numerics.numbers import short, text
 from wpriv.releases import declaration, noise_plan
 from wpriv.releases import plan as planning
-from wpriv.releases.aggregate import Number
+from wpriv.releases.aggregate import Json
 from wpriv.releases.plan import NOT_PRIVATE, ROW, Plan
 from wpriv.releases.sampling import LEVEL
 from wpriv.releases.tables import Table, declared_types
 
-Json = dict[str, object]
 SCHEMA = "wpriv.release/1"
 RELEASE, TABLE, STATEMENT, STATEMENT_TEXT = "release.json", "release.csv", "statement.json", "statement.md"
 RECIPE, LEDGER = "recipe.yaml", "ledger.jsonl"
@@ -183,7 +182,7 @@ def _process(entries: Sequence[file_ledger.Entry]) -> Process | None:
     return file_ledger.process(entries) if entries else None
 
 
-def answer(plan: Plan, numbers: Sequence[Number], receipt: Receipt) -> Json:
+def answer(plan: Plan, numbers: Sequence[Json], receipt: Receipt) -> Json:
     """The release as plain data."""
     question, noise = plan.question, plan.noise
     limits = {"max_groups": question.limits.groups, "max_rows": question.limits.rows}
@@ -200,7 +199,7 @@ def answer(plan: Plan, numbers: Sequence[Number], receipt: Receipt) -> Json:
         "unit": unit,
         "adjacency": Adjacency.ADD_REMOVE.value,
         "limits": limits,
-        "outputs": [_marked(each.as_dict(), question.seed) for each in numbers],
+        "outputs": [_marked(each, question.seed) for each in numbers],
         "keys": keys,
         "guarantee": noise.guarantee.as_dict(),
         "total": None if receipt.total is None else receipt.total.as_dict(),

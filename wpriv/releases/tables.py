@@ -5,7 +5,9 @@ No message says anything about a row: not a cell, not a place, not a count.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import datetime
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from wpriv.errors import MissingResource, UnknownName, UsageError, of_file, require
-from wpriv.files import csv_columns, csv_tables
-from wpriv.files.columns import BOOLEAN, DATE, INTEGER, NUMBER, TEXT, TYPES, Block, Cells, coded
+from wpriv.files import csv_tables
+from wpriv.files.columns import BOOLEAN, DATE, INTEGER, NUMBER, TEXT, TYPES, Block, Cells, coded, csv_blocks
 from wpriv.files.csv_tables import CsvError
 
 ROWS = 2**20  # of a block
@@ -39,37 +41,64 @@ class Table(Protocol):
 
 
 @dataclass(frozen=True)
-class CsvFiles:
-    """CSV files with the same columns, all cells text; several are one table."""
+class Files:
+    """Files of CSV, whose cells are text, or of Parquet, all with the same columns of the same types: one table.
+
+    Args:
+        read: gives the blocks of some columns of a file.
+    """
 
     paths: tuple[Path, ...]
     columns: tuple[str, ...]
     types: Mapping[str, str]
+    read: Callable[[Path, Sequence[str]], Iterator[Block]]
 
     @property
     def name(self) -> str:
         return ", ".join(path.name for path in self.paths)
 
     @classmethod
-    def open(cls, paths: Sequence[Path]) -> CsvFiles:
-        """Read the names of the columns.
+    def open(cls, paths: Sequence[Path]) -> Files:
+        """Read the names and types of the columns.
 
         Raises:
-            UsageError: no CSV, or files of different columns. MissingResource: a file cannot be read.
+            UsageError: neither CSV nor Parquet, or files of different columns. MissingResource: a file cannot be read.
         """
-        headers = []
+        kinds = {path.suffix.lower() for path in paths}
+        csv, parquet = kinds <= {".csv", ".txt"}, kinds <= {".parquet", ".pq"}
+        if not csv and not parquet:
+            raise UsageError(
+                f"`data` must be files of CSV (.csv, .txt) or of Parquet (.parquet), all of one kind; found "
+                f"{', '.join(path.name for path in paths)}"
+            )
         for path in paths:
-            with _reading(path):
-                headers.append(csv_tables.names_of(path))
-        for path, header in zip(paths, headers, strict=True):
-            if header != headers[0]:
-                raise UsageError(f"{path} has other columns than {paths[0]}; several files are one table")
-        return cls(tuple(paths), tuple(headers[0]), dict.fromkeys(headers[0], TEXT))
+            if not path.is_file():
+                raise MissingResource(f"`data` {path}: there is no such file")
+        types, read = _csv_types, _csv_blocks
+        if parquet:
+            require("pyarrow", "a file of Parquet")
+            from wpriv.releases import arrow_tables
+
+            types, read = arrow_tables.file_types, arrow_tables.file_blocks
+        schemas = list(map(types, paths))
+        for path, schema in zip(paths, schemas, strict=True):
+            if schema != schemas[0]:
+                what = "columns or types" if parquet else "columns"
+                raise UsageError(f"{path} has other {what} than {paths[0]}; several files are one table")
+        return cls(tuple(paths), tuple(schemas[0]), schemas[0], read)
 
     def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
-        for path in self.paths:
-            with _reading(path):
-                yield from csv_columns.blocks(path, columns)
+        return itertools.chain.from_iterable(self.read(path, columns) for path in self.paths)
+
+
+def _csv_types(path: Path) -> dict[str, str]:
+    with _reading(path):
+        return dict.fromkeys(csv_tables.names_of(path), TEXT)
+
+
+def _csv_blocks(path: Path, columns: Sequence[str]) -> Iterator[Block]:
+    with _reading(path):
+        yield from csv_blocks(path, columns)
 
 
 @contextmanager
@@ -138,10 +167,15 @@ def _cells(column: Any) -> Cells:
 
 @dataclass(frozen=True, eq=False)
 class Chunks:
-    """Tables that are read one after the other, with the same columns of the same types."""
+    """Tables that are read one after the other, with the same columns.
+
+    Pandas finds the types of each chunk in its cells. So that no failure and no person depends on them, columns of
+    ``identifiers`` are text in all chunks of frames, unless the first has floats, dates or booleans there.
+    """
 
     first: Table
     rest: Iterator[object]
+    identifiers: tuple[str, ...] = ()
     name: str = "the table"
 
     @property
@@ -150,18 +184,38 @@ class Chunks:
 
     @property
     def types(self) -> Mapping[str, str]:
-        return self.first.types
+        return {**self.first.types, **dict.fromkeys(self._as_text(), TEXT)}
+
+    def _as_text(self) -> list[str]:
+        frame = isinstance(self.first, Frame)
+        return [name for name in self.identifiers if frame and self.first.types.get(name) in ("", INTEGER)]
 
     def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
-        yield from self.first.blocks(columns)
-        for chunk in self.rest:
-            further = table(chunk)
-            if any(name not in further.columns or further.types[name] != self.types[name] for name in columns):
-                raise UsageError(
-                    "the chunks of `data` must have the same columns of the same types; read them as text, for "
-                    "example by pandas.read_csv(path, dtype=str, chunksize=100000)"
-                )
-            yield from further.blocks(columns)
+        texts = set(self._as_text())
+        for each in itertools.chain([self.first], map(table, self.rest)):
+            has_types = not (isinstance(self.first, Frame) and isinstance(each, Frame))
+            if any(
+                name not in each.columns or (has_types and each.types[name] != self.first.types[name])
+                for name in columns
+            ):
+                raise UsageError("the chunks of `data` must have the same columns, and in Arrow the same types")
+            for block in each.blocks(columns):
+                cells = {name: _as_text(cells) if name in texts else cells for name, cells in block.cells.items()}
+                yield Block(block.count, cells)
+
+
+def _as_text(cells: Cells) -> Cells:
+    """Persons or keys as text, whatever their types in a chunk: of whole floats without a point, of dates the day."""
+    values, codes = cells.coded()
+    return Cells([_text(value) for value in values], codes)
+
+
+def _text(cell: object) -> object:
+    if isinstance(cell, float):
+        return str(int(cell)) if cell.is_integer() and abs(cell) < 2**53 else None
+    if isinstance(cell, datetime.date):
+        return str(cell)[:10]
+    return str(cell) if isinstance(cell, int) or type(cell).__name__ == "UUID" else cell
 
 
 @dataclass(frozen=True)
@@ -175,12 +229,12 @@ class Query:
     public: tuple[str, ...] = ()
 
 
-def table(data: object, person: str = "", query: Query = Query()) -> Table:
+def table(data: object, person: str = "", query: Query = Query(), by: str | None = None) -> Table:
     """Open a table: files of CSV or Parquet, the URL of a database, a data frame, a table of Arrow, a mapping from
     names to columns, or an iterator of these.
 
     Args:
-        person, query: of a database: the column of the person, and what is read.
+        person, by: the columns of persons and keys. query: of a database, what is read.
     Raises:
         UsageError: it is none of them, or the query is refused. MissingResource: a file or a package is missing.
     """
@@ -191,7 +245,7 @@ def table(data: object, person: str = "", query: Query = Query()) -> Table:
             return _in_database(list(map(str, listed)), person, query)
         if query != Query():
             raise UsageError("`table`, `where`, `query` and `public` are for databases, such as sqlite:///clinic.db")
-        return _in_files([Path(each) for each in listed])
+        return Files.open([Path(each) for each in listed])
     if isinstance(data, Mapping) or hasattr(data, "iloc"):
         return Frame.open(data)
     if hasattr(data, "__arrow_c_stream__"):
@@ -203,7 +257,7 @@ def table(data: object, person: str = "", query: Query = Query()) -> Table:
         chunks = iter(data)
         first = next(chunks, None)
         if first is not None and not isinstance(first, (str, bytes, tuple, list)):
-            return Chunks(table(first), chunks)
+            return Chunks(table(first), chunks, (person, *([] if by is None else [by])))
     raise UsageError(
         f"`data` must be a file of CSV or Parquet, the URL of a database, or a data frame; found {type(data).__name__}"
     )
@@ -212,25 +266,6 @@ def table(data: object, person: str = "", query: Query = Query()) -> Table:
 def is_url(data: object) -> bool:
     """Whether ``data`` names a database."""
     return isinstance(data, str) and "://" in data
-
-
-def _in_files(paths: Sequence[Path]) -> Table:
-    kinds = {path.suffix.lower() for path in paths}
-    csv, parquet = kinds <= {".csv", ".txt"}, kinds <= {".parquet", ".pq"}
-    if not csv and not parquet:
-        raise UsageError(
-            f"`data` must be files of CSV (.csv, .txt) or of Parquet (.parquet), all of one kind; found "
-            f"{', '.join(path.name for path in paths)}"
-        )
-    for path in paths:
-        if not path.is_file():
-            raise MissingResource(f"`data` {path}: there is no such file")
-    if csv:
-        return CsvFiles.open(paths)
-    require("pyarrow", "a file of Parquet")
-    from wpriv.releases.arrow_tables import ParquetFiles
-
-    return ParquetFiles.open(paths)
 
 
 def _in_database(urls: Sequence[str], person: str, query: Query) -> Table:

@@ -245,7 +245,7 @@ class Releases(Protection):
     for_comparison: list[Figure] = []
     refused: list[Refused] = []
     parameters: Json | None = None
-    cut_passes: list[dict[str, int]] = []
+    cut_passes: list[dict[str, int | bool]] = []
 
 
 class Reports(Protection):

@@ -233,7 +233,8 @@ class Plan:
         words = f"The training was ended after {self.steps} of {self.planned} planned steps"
         if self.scheduled or self.private is None:
             return (f"{words}, at a step that was fixed in advance",) if self.scheduled else (words,)
-        alone = self.eps()
+        # a part of a training with correlated noise has no eps of its own
+        alone = None if self.recursion else self.eps()
         eps = "" if alone is None else f"; those that ran, fixed in advance, would cost eps = {text(alone, up=True)}"
         return (
             f"{words}. The step of the end may depend on what earlier steps released, so the guarantee is that of all "

@@ -158,6 +158,43 @@ def test_a_training_adds_the_inverse_times_independent_noise_to_its_clipped_sums
     assert np.abs(added - solved(chosen.matrix(), z)).max() < 2e-6
 
 
+@pytest.mark.parametrize("name", ["lambda:0.9", "banded:2", "blt:1", "bisr:3"])
+@pytest.mark.parametrize("killed", [1, 3, 4])
+def test_noise_cancels_across_a_kill_and_the_new_key_behind_it(tmp_path, name, killed):
+    plan, chosen = toys.schedule(6, strategy=name), strategy(name, 6, 3)  # checkpoints after 0 and 3 steps
+    added, keys, drawn = {}, {}, {}
+
+    def run(own, until):
+        aggregate = own.job.aggregate
+
+        def recorded(indices):
+            batch, step = aggregate(indices), own.steps_done
+            keys[step], sums = own.noise.state(), torch.cat([part.double().reshape(-1) for part in batch.total.parts])
+            assert drawn.setdefault(step, indices.tolist()) == indices.tolist()
+            own.before_update = lambda parts: added.__setitem__(
+                step, torch.cat([p.double().reshape(-1) for p in parts]).numpy() * plan.batch - sums.numpy()
+            )
+            return batch
+
+        def die(step):
+            if step == until:
+                raise KeyboardInterrupt
+
+        own.job.aggregate = recorded
+        own.run(on_step=die)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(toys.engine(tmp_path, plan, seed=None), killed)
+    first = dict(keys)
+    run(toys.engine(tmp_path, plan, seed=None, resume=True), 0)
+    assert all(keys[step] == key for step, key in first.items())
+    # each record keeps its bin through the kill
+    assert [drawn[step] for step in range(3)] == [drawn[step + 3] for step in range(3)]
+    count = len(added[0])
+    z = np.stack([Noise(bytes.fromhex(keys[t])).normal(count, 0.7 * 0.5, torch.float64).numpy() for t in range(6)])
+    assert np.abs(chosen.matrix() @ np.stack([added[t] for t in range(6)]) - z).max() < 2e-6
+
+
 def test_identity_for_one_epoch_is_dp_sgd_by_random_allocation_bit_for_bit(tmp_path):
     plan = toys.schedule(3, strategy="identity")
     one, other = toys.engine(tmp_path / "one", plan), toys.engine(tmp_path / "two", toys.schedule(3, kind="allocation"))

@@ -12,6 +12,7 @@ import pytest
 from wpriv.accounting import ledger
 from wpriv.accounting.ledger import FORMAT
 from wpriv.accounting.mechanisms.gauss import Gauss
+from wpriv.accounting.mechanisms.matrix_gauss import MatrixGauss
 from wpriv.core.kinds import Sampling
 from wpriv.core.process import Process, Step
 from wpriv.errors import MissingResource, Unsupported, UsageError
@@ -252,6 +253,18 @@ def test_the_parts_of_passes_of_two_runs_never_make_up_one_pass(tmp_path):
         (8, "allocation"), (1, "poisson"), (8, "allocation")
     ]  # fmt: skip
     assert [(each.run, each.steps) for each in ledger.cut_passes(spent)] == [(1, 2), (2, 2)]
+
+
+@pytest.mark.parametrize("strategy", ["lambda:0.5", "identity"])
+def test_a_training_with_correlated_noise_that_was_cut_short_is_accounted_for_whole(tmp_path, strategy):
+    whole = Step(MatrixGauss(3.0, strategy), 12, Sampling("allocation", 1 / 12))  # one epoch
+    spend(tmp_path / "l.jsonl", 1, 4, whole)
+    spend(tmp_path / "l.jsonl", 2, 12, whole)
+    spent = ledger.entries(tmp_path / "l.jsonl")
+    assert ledger.process(spent).steps == (whole, whole)
+    [cut] = ledger.cut_passes(spent)
+    assert str(cut).startswith("run 1 took 4 of the 12 steps of its training, whose noise is correlated")
+    assert ledger.CutPass(**cut.as_dict()) == cut
 
 
 def test_a_change_of_the_last_line_alone_is_noticed(tmp_path):

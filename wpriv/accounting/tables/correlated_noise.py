@@ -31,6 +31,7 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.hints import did_you_mean
 from wpriv.numerics import conversions
 from wpriv.numerics.arrays import Array
+from wpriv.numerics.numbers import rounded
 from wpriv.numerics.root_finding import smallest_meeting
 
 LABELS = ("case",)
@@ -127,9 +128,10 @@ def _row(params: Params, matrix: _Matrix, word: str, unit: float) -> dict[str, A
     """A row; None where there is no proof."""
     if word == "poisson" and matrix.bands > 1 and matrix.bands >= params.bins:
         return None
-    sigma = params.sigma or _least_sigma(params, matrix, word)
-    is_exact = word == "none" and not params.sigma
-    lower, upper = (params.eps, params.eps) if is_exact else _eps(params, matrix, word, sigma)
+    if params.sigma:
+        sigma, (lower, upper) = params.sigma, _eps(params, matrix, word, params.sigma)
+    else:
+        sigma, lower, upper = _least_sigma(params, matrix, word)
     mean, largest = float(np.sqrt(np.mean(matrix.errors**2))) * sigma, float(matrix.errors.max()) * sigma
     return {
         "case": f"{matrix.text}, {SAMPLINGS[word]}",
@@ -151,13 +153,27 @@ def _row(params: Params, matrix: _Matrix, word: str, unit: float) -> dict[str, A
     }
 
 
-def _least_sigma(params: Params, matrix: _Matrix, word: str) -> float:
-    """The least noise for eps, at most ``RTOL`` above it where the bracket is narrow."""
-    plain = matrix.sensitivity * conversions.exact(params.eps, params.delta)
+def _least_sigma(params: Params, matrix: _Matrix, word: str) -> tuple[float, float, float]:
+    """The least noise for eps, of as many digits as are shown, and both ends of eps at it.
+
+    It is at most ``RTOL`` above the least where the bracket is narrow. eps is that of the number that is shown.
+    """
+    # some rounding of the sensitivity is far below the digits
+    plain = matrix.sensitivity * conversions.exact(params.eps, params.delta) * (1 + 1e-9)
     if word == "none":
-        return plain
+        sigma = rounded(plain, up=True)
+        return sigma, *_eps(params, matrix, word, sigma)
+    ends: dict[float, tuple[float, float]] = {}
+
+    def excess(sigma: float) -> float:
+        shown = rounded(sigma, up=True)
+        if shown not in ends:
+            ends[shown] = _eps(params, matrix, word, shown)
+        return ends[shown][1] - params.eps
+
     # without amplification it is enough, up to the tolerance of the search
-    return smallest_meeting(lambda sigma: _eps(params, matrix, word, sigma)[1] - params.eps, plain / 2, rtol=RTOL)
+    sigma = rounded(smallest_meeting(excess, plain / 2, rtol=RTOL), up=True)
+    return sigma, *ends[sigma]
 
 
 def _eps(params: Params, matrix: _Matrix, word: str, sigma: float) -> tuple[float, float]:

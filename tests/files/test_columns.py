@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wpriv.files import csv_columns
+from wpriv.files import columns
 from wpriv.files.csv_tables import CsvError
 
 CELL = rb'"(?:[^"]|"")*"|[^",\r\n]*'
@@ -34,12 +34,12 @@ def cell_of(raw):
 
 
 def by_blocks(path, names):
-    columns = {name: [] for name in names}
-    for block in csv_columns.blocks(path, names):
+    table = {name: [] for name in names}
+    for block in columns.csv_blocks(path, names):
         for name, cells in block.cells.items():
-            columns[name] += [cells.values[code] for code in cells.codes]
+            table[name] += [cells.values[code] for code in cells.codes]
             assert len(cells.codes) == block.count
-    return list(map(list, zip(*columns.values(), strict=True)))
+    return list(map(list, zip(*table.values(), strict=True)))
 
 
 pieces = st.sampled_from(
@@ -61,7 +61,7 @@ def test_blocks_are_the_table_of_the_grammar(tmp_path, monkeypatch, body, count,
     path = tmp_path / "t.csv"
     raw = ",".join(names).encode() + b"\n" + body
     path.write_bytes(b"\xef\xbb\xbf" * (size == 5) + raw)
-    monkeypatch.setattr(csv_columns, "BLOCK", size)
+    monkeypatch.setattr(columns, "BLOCK", size)
     wanted = by_grammar(raw)
     if wanted is None:
         with pytest.raises(CsvError, match="not a CSV table"):
@@ -74,4 +74,4 @@ def test_a_column_may_be_left_out_and_rows_are_counted_without_any(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes(b"a,b\n1,2\n3,4\n")
     assert by_blocks(path, ["b"]) == [["2"], ["4"]]
-    assert [block.count for block in csv_columns.blocks(path, [])] == [2]
+    assert [block.count for block in columns.csv_blocks(path, [])] == [2]
