@@ -10,7 +10,7 @@ from scipy.special import ndtr
 from scipy.stats import norm
 
 from wpriv.accounting.mechanisms._covariance_choice import factored, pilot
-from wpriv.accounting.mechanisms._lognormal_chains import chain_law, line_below, ring_of
+from wpriv.accounting.mechanisms._lognormal_chains import chain_law, line_of, ring_of, values_above, values_below
 from wpriv.accounting.mechanisms._lognormal_sums import (
     LATTICES,
     Factored,
@@ -73,7 +73,7 @@ def test_law_with_factors_holds_the_sampled_call(sign):
 def test_law_of_a_chain_holds_the_sampled_call(sign):
     gram = banded_gram(14, 0.28, (0.3, 0.1, 0.02))
     row = np.array([gram[0, min(k, 14 - k)] for k in range(14)])
-    chain = ring_of(row, np.ones(14), 1) if sign > 0 else line_below(gram, np.ones((14, 14)))
+    chain = ring_of(row, np.ones(14), 1) if sign > 0 else line_of(gram, np.ones((14, 14)), -1)
     law = chain_law(chain, 14, sign, 1e-3)
     whole = np.zeros((14, 14))
     whole[: len(chain.matrix), : len(chain.matrix)] = chain.matrix
@@ -134,3 +134,31 @@ def test_a_scale_between_two_of_the_lattice_is_below_a_small_lognormal():
             upper = -math.log(k) / deviation + deviation / 2
             lognormal = ndtr(upper) - k * ndtr(upper - deviation)
             assert lognormal >= (high - k) * (1 - low) / (high - low)
+
+
+@pytest.mark.parametrize("count", [6, 11, 30])
+def test_few_values_enclose_the_calls_of_every_sum_of_powers_of_a_normal(count):
+    loads, z = np.array([0.7, 0.5, 0.2]), np.linspace(-12, 14, 400_001)
+    below, above = values_below(loads, count, 2.0), values_above(loads, count, 2.0, 1e-9)
+    powers = np.exp(np.outer(loads, z) - loads[:, None] ** 2 / 2)
+    for weights in ((1, 0, 0), (0, 0, 1), (0.1, 2, 0.5), (1, 1, 1)):
+        exact = np.array(weights) @ powers
+        for k in (0.3, 1.0, 2.5, 9.0):
+            call = np.trapezoid(np.maximum(exact - k, 0) * norm.pdf(z), z)
+            low = below.mass @ np.maximum(np.array(weights) @ below.factors - k, 0)
+            high = above.mass @ np.maximum(np.array(weights) @ above.factors - k, 0) + above.lost * sum(weights)
+            assert low <= call * (1 + 1e-7) + 1e-12
+            assert high >= call * (1 - 1e-7)
+
+
+@pytest.mark.parametrize("correlations", [(0.5,), (0.6, 0.25), (0.73, 0.49, 0.25)])
+def test_a_line_above_is_above_the_mean_over_a_ring_of_bins(correlations):
+    bins = 13
+    gram = banded_gram(bins, 0.3, correlations)
+    for k, value in enumerate(correlations, start=1):
+        gram += 0.3 * value * (np.abs(np.subtract.outer(np.arange(bins), np.arange(bins))) == bins - k)
+    law = chain_law(line_of(gram, np.ones((bins, bins)), 1), bins, 1, 1e-3)
+    for k in (1.3, 2.0):
+        mean, error = sampled_call(gram, k)
+        assert call(law, k) >= mean - 3.3 * error
+        assert call(law, k) <= 2.2 * mean

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 
 from wpriv.accounting.mechanisms._covariance_choice import EIGENVALUE_ERROR, PRODUCT_ERROR, factored, pilot
-from wpriv.accounting.mechanisms._lognormal_chains import Chain, chain_law, line_below, ring_of
+from wpriv.accounting.mechanisms._lognormal_chains import Chain, chain_law, line_of, ring_of
 from wpriv.accounting.mechanisms._lognormal_sums import Factored, law_above, law_below
 from wpriv.accounting.mechanisms.gauss import GaussPair
 from wpriv.core.allocation_pair import (
@@ -41,16 +41,19 @@ USUAL_DELTA, LEAST_DELTA, LARGEST_DELTA, DELTA_FACTOR = 1e-6, 1e-270, 1e-2, 1e-1
 RESOLVED = 1e3
 # the widest and the narrowest relative width of the cells of an answer
 WIDEST_TOL, NARROWEST_TOL = 1e-3, 2e-5
-# square of the spacing of a factor's logarithm, per tolerance and variance; most cells of one
-SPACING, MAX_CELLS = 1.2, 1 << 14
+# square of the spacing of a factor's logarithm, per tolerance and variance; most cells of one, and of a sum beside it
+SPACING, MAX_CELLS, MAX_SUM_CELLS = 1.2, 1 << 14, 1 << 15
 # share of the tolerance for masses that are cut off
 CUT_SHARE = 0.05
 # most bins whose covariance has global factors, most of these, and nanoseconds of a usual processor for one end
-MAX_FACTOR_BINS, MAX_FACTORS, FACTOR_WORK = 16, 4, 5e9
+MAX_FACTOR_BINS, MAX_FACTORS, FACTOR_WORK = 16, 4, 2e9
 # variance of a common factor that is left out, over that of a term of its own
 LITTLE = 1e-5
-# least and most bins of a covariance between neighbours
-LEAST_CHAIN_BINS, MAX_CHAIN_BINS = 12, 400
+# least and most bins of a covariance that is chosen for a matrix, between neighbours
+LEAST_CHAIN_BINS, MAX_CHOSEN_BINS = 12, 200
+# relative excess of the variance of the mean up to which a part of the bins is tried, at most so many of them,
+# and the largest distance of their bins
+THINNED_EXCESS, MAX_THINNED, MOST_GAP = 0.5, 3, 64
 
 
 class BinsPair(KeyedPair):
@@ -131,12 +134,16 @@ Ends = tuple[LossPair, LossPair]
 @lru_cache(maxsize=16)
 def _ends(gram: _Gram, whole: LossPair, tol: float, delta: float) -> tuple[Ends, Ends]:
     """The dominated and the dominating pair, for removing and for adding a record."""
-    below, above = (_chosen(gram, delta, sign) for sign in (-1, 1))
-    low = (None if below is None else _dominated(below, tol, delta)) or _least(gram)
-    high = None if above is None else _dominating(above, tol, delta)
-    unsampled = _eps(whole, delta)
-    tops = [whole if high is None or unsampled <= _eps(pair, delta) else pair for pair in high or (whole, whole)]
-    return (low, tops[0]), (low.reverse(), tops[1])
+    lows = [_dominated(each, tol, delta) for each in _chosen(gram, delta, -1)]
+    low = max([_least(gram), *(each for each in lows if each is not None)], key=lambda pair: _eps(pair, delta))
+    tops = [_dominating(each, tol, delta) for each in (*_chosen(gram, delta, 1), *_thinned(gram, delta))]
+    remove, add = ([whole, *(each[side] for each in tops if each is not None)] for side in (0, 1))
+    return (low, _lowest(remove, delta)), (low.reverse(), _lowest(add, delta))
+
+
+def _lowest(pairs: list[LossPair], delta: float) -> LossPair:
+    """The pair of the least eps at delta, of several that all dominate."""
+    return min(pairs, key=lambda pair: _eps(pair, delta))
 
 
 def _least(gram: _Gram) -> LossPair:
@@ -158,9 +165,17 @@ class _Sum(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _chosen(gram: _Gram, delta: float, sign: int) -> _Sum | None:
-    """The sum of the nearest covariance below (-1) or above (+1) a matrix of which the law can be computed."""
-    bins, estimate = len(gram.values), pilot(gram.values, delta)
+def _chosen(gram: _Gram, delta: float, sign: int) -> tuple[_Sum, ...]:
+    """Sums of covariances below (-1) or above (+1) a matrix: the nearest of which the law can be computed, and others.
+
+    What takes no work is beside it, as a law of too little work may be worse.
+    """
+    bins = len(gram.values)
+    if bins > MAX_CHOSEN_BINS:
+        least = _of_least_entries(gram, delta) if sign < 0 else None
+        return () if least is None else (least,)
+    estimate = pilot(gram.values, delta)
+    simple = _one_factor(gram, estimate.weights, delta, sign)
     found = _covariances(gram.values, estimate.weights, sign)
     for covariance in sorted(found, key=lambda each: _gap(each.matrix, gram.values, estimate.weights)):
         if isinstance(covariance, Chain):
@@ -169,8 +184,9 @@ def _chosen(gram: _Gram, delta: float, sign: int) -> _Sum | None:
             law = (law_above if sign > 0 else law_below)(covariance, delta, estimate.eps, FACTOR_WORK)
         if law is not None:
             cells = Cells(0.0, 0, law.mass, law.mass * law.values * bins, law.at_zero, law.lost * bins)
-            return _Sum(bins, covariance.common, cells)
-    return _one_factor(gram, estimate.weights, delta, sign)
+            near = _Sum(bins, covariance.common, cells)
+            return (near,) if simple is None else (near, simple)
+    return () if simple is None else (simple,)
 
 
 def _covariances(gram: Array, weights: Array, sign: int) -> list[Factored | Chain]:
@@ -180,9 +196,9 @@ def _covariances(gram: Array, weights: Array, sign: int) -> list[Factored | Chai
     found: list[Factored | Chain | None] = []
     if bins <= 2 * MAX_FACTOR_BINS:
         found += [factored(gram, weights, count, sign) for count in factors]
-    if LEAST_CHAIN_BINS <= bins <= MAX_CHAIN_BINS:
+    if bins >= LEAST_CHAIN_BINS:
         found.append(ring_of(_by_distance(gram, sign), _by_distance(weights, 1), sign))
-        found += [line_below(gram, weights)] if sign < 0 else []
+        found.append(line_of(gram, weights, sign))
     return [_without_little(each, bins, sign) for each in found if each is not None]
 
 
@@ -221,8 +237,46 @@ def _one_factor(gram: _Gram, weights: Array, delta: float, sign: int) -> _Sum | 
     eigenvalues = sign * (cosines @ (parts @ [common, own] - row)) - cosines @ (entries @ entry)
     margin = EIGENVALUE_ERROR * size**2 * (abs(float(row[0])) + common + own + sum(entry))
     own += sign * max(margin - float(eigenvalues.min()), 0.0)
-    ratio = pass_ratio(GaussPair(math.sqrt(own)), size, WIDEST_TOL, delta) if own > 0 else None
-    return None if ratio is None else _Sum(size, common, ratio.below if sign < 0 else ratio.above)
+    return _independent(size, common, own, delta, sign)
+
+
+def _independent(bins: int, common: float, own: float, delta: float, sign: int) -> _Sum | None:
+    """The sum of so many independent terms beside a common factor; None where a term is too large."""
+    ratio = pass_ratio(GaussPair(math.sqrt(own)), bins, WIDEST_TOL, delta) if own > 0 else None
+    return None if ratio is None else _Sum(bins, common, ratio.below if sign < 0 else ratio.above)
+
+
+def _of_least_entries(gram: _Gram, delta: float) -> _Sum | None:
+    """A sum below, of a common factor and independent terms, from the least entries of the matrix."""
+    common, diagonal = (float(each.min()) * (1 - PRODUCT_ERROR) for each in (gram.values, np.diagonal(gram.values)))
+    return _independent(len(gram.values), max(common, 0.0), diagonal - max(common, 0.0), delta, -1)
+
+
+def _thinned(gram: _Gram, delta: float) -> list[_Sum]:
+    """Sums above over some of the bins, spread evenly over the ring, with a common factor of their largest entry.
+
+    Every shift of the same places is a class of bins, each bin is in as many classes, and the mean over all bins is
+    that over the classes of their means (docs/theory/balls-in-bins.md, Theorem 8).
+    """
+    row = _by_distance(gram.values, 1)
+    bins, tried = len(row), []
+    counts = {math.ceil(bins / gap) for gap in range(1, min(bins, 64) + 1)} | {
+        bins // gap for gap in range(1, bins + 1)
+    }
+    for count in counts:
+        places = np.arange(count) * bins // count
+        apart = np.bincount(places, minlength=bins)
+        # how many pairs of places have each distance
+        pairs = np.round(np.fft.irfft(np.abs(np.fft.rfft(apart)) ** 2, bins)).astype(int)
+        common = float(row[1:][pairs[1:] > 0].max(initial=0.0))
+        own = float(row[0]) - common
+        if own > 0:
+            # about the variance of the logarithm of the mean
+            tried.append((common + math.log1p(math.expm1(min(own, 600.0)) / count), count, common, own))
+    tried.sort()
+    close = [each for each in tried if each[0] <= (1 + THINNED_EXCESS) * tried[0][0]][:MAX_THINNED]
+    sums = [_independent(count, common, own, delta, 1) for _, count, common, own in close]
+    return [each for each in sums if each is not None]
 
 
 def _by_distance(gram: Array, sign: int) -> Array:
@@ -236,13 +290,13 @@ def _by_distance(gram: Array, sign: int) -> Array:
     return np.asarray(row * (1 + sign * PRODUCT_ERROR * size))
 
 
-def _common(variance: float, tol: float, delta: float) -> tuple[Cells, Cells] | None:
-    """The common factor below and above; None where its ratio is too large for floating point."""
+def _common(variance: float, tol: float, delta: float, least: float) -> tuple[Cells, Cells] | None:
+    """The common factor below and above, on cells of at least this length; None where its ratio is too large."""
     factor, cut = GaussPair(math.sqrt(variance)), CUT_SHARE * tol * delta
     losses = loss_range(factor, cut, cut)
     if max(losses[1], -losses[0]) > MAX_LOSS:
         return None
-    spacing = max(math.sqrt(SPACING * tol * variance), (losses[1] - losses[0]) / MAX_CELLS)
+    spacing = max(math.sqrt(SPACING * tol * variance), (losses[1] - losses[0]) / MAX_CELLS, least)
     return single_ratio(factor, spacing, losses)
 
 
@@ -262,7 +316,9 @@ def _with_common(chosen: _Sum, tol: float, delta: float, spread: bool) -> Cells 
     """The sum times its common factor; None where a ratio is too large for floating point."""
     if chosen.common <= 0:
         return chosen.cells
-    factors = _common(chosen.common, tol, delta)
+    some = chosen.cells.mass > 0
+    farthest = np.ptp(np.log(chosen.cells.mean[some] / chosen.cells.mass[some]))
+    factors = _common(chosen.common, tol, delta, float(farthest) / MAX_SUM_CELLS)
     if factors is None:
         return None
     factor = factors[1 if spread else 0]

@@ -149,7 +149,7 @@ class Rows(NamedTuple):
     Attributes:
         logs: [r] logarithms of the scales, increasing. masses: [r, m] at the places of a grid.
         beyond: [r] mean beyond the grid, above. low, high: [r] how far the mean of a place may lie below it and above
-            it, below.
+            it, below. off: [r, m] by how much the mean of each place exceeds it, below.
     """
 
     logs: Array
@@ -157,12 +157,13 @@ class Rows(NamedTuple):
     beyond: Array
     low: Array
     high: Array
+    off: Array
 
 
 def rows_above(logs: Array, own: float, bins: int, grid: Grid) -> Rows:
     """Terms that are divided between the two places around them."""
     masses, beyond = _term_masses(np.exp(logs) * (1 + 1e-13), own, bins, grid.step, grid.reach)
-    return Rows(logs, masses, beyond, np.zeros(len(logs)), np.zeros(len(logs)))
+    return Rows(logs, masses, beyond, np.zeros(len(logs)), np.zeros(len(logs)), np.zeros((len(logs), 1)))
 
 
 def rows_below(logs: Array, own: float, bins: int, grid: Grid, rare: float) -> Rows:
@@ -179,7 +180,7 @@ def rows_below(logs: Array, own: float, bins: int, grid: Grid, rare: float) -> R
     masses = np.where(kept, masses, 0.0)
     off = np.where(kept, means / np.where(kept, masses, 1.0) - grid.step * places, 0.0)
     low, high = (np.maximum((sign * off).max(axis=1), 0) + 1e-9 * grid.step for sign in (-1, 1))
-    return Rows(logs, masses, np.zeros(len(logs)), low, high)
+    return Rows(logs, masses, np.zeros(len(logs)), low, high, off)
 
 
 def lattice_variance(lattice: float) -> float:
