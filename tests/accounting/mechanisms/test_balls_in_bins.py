@@ -91,6 +91,18 @@ def test_ends_of_random_jobs_hold_the_sampled_truth(seed, tmp_path):
         assert max(mean + 3.29 * error, other + 3.29 * error_other) >= delta
 
 
+def test_a_column_much_longer_than_the_others_is_answered(tmp_path):
+    """Bounds of the masses of such sums may exceed every number."""
+    matrix = np.eye(4)
+    matrix[1, 0] = 5
+    np.save(tmp_path / "strategy.npy", matrix)
+    row = binned(str(tmp_path / "strategy.npy"), 3, 2, 2, delta=1e-5).epsilon
+    assert 0 < row.lower < row.upper
+    for end, share in ((row.upper, -3.29), (row.lower, 3.29)):
+        mean, error = sampled_delta(gram_of(matrix, 3, 2), end, 60_000, 0)
+        assert (mean + share * error <= 1e-5) == (end == row.upper)
+
+
 @pytest.mark.parametrize(("strategy", "sigma"), [("banded:4", 6), ("blt", 12), ("bisr", 6), ("lambda:.9", 12)])
 def test_bracket_holds_the_importance_sampled_delta(strategy, sigma):
     row = binned(strategy, sigma, 10, 10, eps=1)

@@ -182,7 +182,8 @@ def _chosen(gram: _Gram, delta: float, sign: int) -> tuple[_Sum, ...]:
             law = chain_law(covariance, bins, sign, delta)
         else:
             law = (law_above if sign > 0 else law_below)(covariance, delta, estimate.eps, FACTOR_WORK)
-        if law is not None:
+        # bounds of masses far below the mean may exceed every number
+        if law is not None and math.isfinite(float(law.mass @ law.values)):
             cells = Cells(0.0, 0, law.mass, law.mass * law.values * bins, law.at_zero, law.lost * bins)
             near = _Sum(bins, covariance.common, cells)
             return (near,) if simple is None else (near, simple)
