@@ -75,6 +75,11 @@ TABLES = {
     },
     "uniform-outputs": {"table": "uniform-outputs", "params": {"outcomes": 4, "least": -2}},
     "attack-chances": {"table": "attack-chances"},
+    "correlated-noise": {
+        "table": "correlated-noise",
+        "params": {"bins": 20, "epochs": 2, "sampling": "none poisson", "strategies": "banded:2 blt:2"},
+        "sweep": {"over": "eps", "values": [1, 4]},
+    },
     "projection-noise": {"table": "projection-noise", "params": {"first": 1}},
     "projection-law": {"table": "projection-law", "params": {"d": 50, "k": 40, "draws": 500, "bins": 20}},
     "table": {
@@ -99,6 +104,7 @@ TRAINED = {
     "noise",
     "odds",
     "parity",
+    "release-noise",  # of a release's folder
     "samples",
     "training",
 }

@@ -519,9 +519,9 @@ def _line_step(chain: Chain, bins: int, sign: int, delta: float, grid: Grid, fre
     some = scales > (LEAST_SCALE if sign > 0 else 0.0)
     logs = np.log(scales, out=np.full(scales.shape, math.inf), where=some)
     least, largest = float(logs.min()), float(np.where(some, logs, -math.inf).max())
-    lattice_logs = np.asarray(np.arange(least, largest + 2 * lattice, lattice), dtype=float)
-    if lattice_logs.size * grid.size > MAX_TABLE / 4:
+    if not 0 <= (largest - least + 2 * lattice) * grid.size <= lattice * MAX_TABLE / 4:
         return None
+    lattice_logs = np.asarray(np.arange(least, largest + 2 * lattice, lattice), dtype=float)
     offsets = (np.where(some, logs, least) - least) / lattice
     index = np.clip(np.floor(offsets).astype(int), 0, lattice_logs.size - 2)
     share = np.clip(np.expm1(lattice * (offsets - index)) / math.expm1(lattice), 0.0, 1.0)
