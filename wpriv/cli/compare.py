@@ -84,7 +84,7 @@ def command(
 
     wpriv compare --order "gauss sigma=1" "laplace scale=1"
 
-    wpriv compare --strategies banded:4 blt:3 --bins 100 --epochs 5 --eps 4 --delta 1e-5
+    wpriv compare --strategies banded:4 blt:3 --bins 100 --epochs 5 --sampling none --eps 4 --delta 1e-5
 
     wpriv compare --mech gauss --sigma 4 --sampling poisson --rate 0.01 --delta 1e-4 --sweep n=1024,4096 --accountant
     pld --accountant rdp
