@@ -145,6 +145,10 @@ def test_what_contradicts_a_recipe_is_refused(folder, capfd, words, message):
         (["--eps", "1", "--weight", "persons"], "--weight is written as in mean=2"),
         (["--eps", "1", "--weight", "person=2"], "did you mean 'persons'?"),
         (["--eps", "1", "--overall"], "it needs --by"),
+        (["--eps", "1", "--types", "day=number"], "--types: no column called 'day'; did you mean 'days'?"),
+        (["--eps", "1", "--grid", "days=.01"], "--grid of days: no sum, mean or quantile is of this column"),
+        (["--eps", "1", "--histogram-of", "rows"], "--histogram-of is about a histogram"),
+        (["--eps", "1", "--outside", "clip"], "--outside is about a histogram"),
         (["--eps", "1", "--max-eps", "0"], "--max-eps must be above 0"),
         (["--eps", "1", "--expect", "0"], "--expect is a number above 0"),
         (["--eps", "1", "--total"], "give --ledger as a file"),
@@ -156,6 +160,18 @@ def test_a_flag_that_means_nothing_is_refused(folder, capfd, words, message):
     code, out, err = call(capfd, "release", *about, *words)
     assert (code, out) == (2, "")
     assert message in " ".join(err.split())
+
+
+@pytest.mark.parametrize("words", [["ward.yaml"], ["--data", "stays.csv", *FLAGS, "--types", "admited=date"]])
+def test_a_type_of_no_column_is_refused_before_anything_is_spent(folder, capfd, words):
+    (folder / "ward.yaml").write_text(RECIPE.replace("{days: integer}", "{days: integer, admited: date}"))
+    code, out, err = call(capfd, "release", *words, "--out", "report")
+    assert (code, out) == (2, "")
+    assert "no column called 'admited'; did you mean 'admitted'?" in err
+    assert not (folder / "report").exists()
+    right = [word.replace("admited", "admitted") for word in words]
+    (folder / "ward.yaml").write_text(RECIPE.replace("{days: integer}", "{days: integer, admitted: date}"))
+    assert call(capfd, "release", *right, "--dry-run")[0] == 0, "a column of no output may have a type"
 
 
 def test_a_recipe_without_a_file_takes_that_of_data(folder, capfd):

@@ -244,7 +244,10 @@ def test_a_misspelt_column_is_named_before_anything_is_spent(stays, tmp_path, ca
         (["--count", "people"], "no count called 'people'"),
         (["--count", "persons", "--weight", "mean=2"], "no output called 'mean'"),
         (["--sum", "days", "--bounds", "days=0:60", "--types", "days=text"], "give --types days=number"),
-        (["--sum", "days", "--bounds", "day=0:60"], "--bounds of day: no output is of this column"),
+        (
+            ["--sum", "days", "--bounds", "day=0:60"],
+            "--bounds of day: no sum, mean or quantile is of this column; found days",
+        ),
         (["--sum", "days", "--bounds", "days=01.01.2026:31.12.2026"], "--types COLUMN=date"),
         (["--quantile", "days=90", "--bounds", "days=0:60"], "found 90"),
         (["--count", "persons", "--by", "ward", "--keys", "A", "B"], "'B' belongs to no flag"),

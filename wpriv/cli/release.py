@@ -1,15 +1,16 @@
 """wpriv release"""
 
+# ruff: noqa: RUF009 -- _flag() and _switch() make a field
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from wpriv.cli import flags, output
 from wpriv.cli.flags import Text
-from wpriv.cli.parsing import argument, option, switch
+from wpriv.cli.parsing import argument, expand_record, option, switch
 from wpriv.errors import UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -20,59 +21,134 @@ OUT, SPENDS, TABLE = "Outputs", "Budget", "Table and people"
 Texts = list[str] | None
 Json = dict[str, Any]
 Rows = list[Json]
+VALUES = ("sum", "mean", "quantile")  # outputs of columns with bounds
+# the flags that the verb takes as they are
+AS_GIVEN = (
+    *("table", "where", "query", "public", "person", "max_groups", "max_rows", "by", "other", "null", "distinct"),
+    *("nonnegative", "eps", "delta", "key_delta", "records", "seed"),
+)
 
 
+def _flag(metavar: str, help: str, group: str) -> Any:
+    return field(default=None, metadata={"flag": option(metavar, help, group=group)})
+
+
+def _switch(name: str, help: str, group: str) -> Any:
+    return field(default=False, metadata={"flag": switch(name, help, group)})
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The flags that say what is released, as text; a recipe can hold the same."""
+
+    table: Text = _flag("NAME", "The table of a database.", TABLE)
+    where: Text = _flag("SQL", "A condition on rows of --table.", TABLE)
+    query: Text = _flag("SQL", "Instead: a SELECT, each row of which is of one person.", TABLE)
+    public: Texts = _flag("TABLE", "In --query: a table that holds nobody; repeatable.", TABLE)
+    person: Text = _flag("COLUMN", "The column that names the person of a row; row: each row is one.", TABLE)
+    max_groups: Text = _flag("L", "Keys that one person may count in.", TABLE)
+    max_rows: Text = _flag("M", "Rows of one person that count in a key.", TABLE)
+    by: Text = _flag("COLUMN", "A number for each key in this column; needs --keys.", TABLE)
+    keys: Text = _flag("A,B|unknown", "The keys to report, or those with enough persons.", TABLE)
+    other: Text = _flag("NAME", "A key for the rows of all undeclared keys.", TABLE)
+    normalise: Text = _flag("FORMS", "Of keys: nfc, strip, casefold.", TABLE)
+    types: Texts = _flag("COLUMN=TYPE", "integer, number or date; repeatable.", TABLE)
+    null: Texts = _flag("TEXT", "Text of a missing cell, as NA; repeatable.", TABLE)
+    distinct: bool = _switch("--distinct", "Drop equal rows of a person.", TABLE)
+    count: Texts = _flag("persons|rows", "Count them; repeatable.", OUT)
+    sum: Texts = _flag("COLUMN", "Sum of a column; needs --bounds.", OUT)
+    mean: Texts = _flag("COLUMN", "Mean of a column; needs --bounds.", OUT)
+    quantile: Texts = _flag("COLUMN=.5,.9", "Quantiles of a column; needs --bounds.", OUT)
+    histogram: Texts = _flag("COLUMN=E0,E1", "Rows between edges of a column.", OUT)
+    histogram_of: Text = _flag("persons|rows", "What a histogram counts (default rows).", OUT)
+    outside: Text = _flag("HOW", "Values beyond the edges: drop (default), clip or bins.", OUT)
+    overall: bool = _switch("--overall", "With --by: the counts of all keys together as well.", OUT)
+    bounds: Texts = _flag("COLUMN=LO:HI", "Bounds to which values are clipped, chosen without the data.", OUT)
+    grid: Texts = _flag("[COLUMN=]STEP", "Spacing on which values are rounded, as .01.", OUT)
+    weight: Texts = _flag("OUTPUT=W", "Share of an output, as mean=2 (default 1).", OUT)
+    nonnegative: bool = _switch("--nonnegative", "Show counts below 0 as 0.", OUT)
+    eps: Text = _flag("X", "eps of the whole release.", SPENDS)
+    se: Texts = _flag("[OUTPUT=]X", "Instead of --eps: the standard error of all outputs, or of one.", SPENDS)
+    delta: Text = _flag("X", "delta of the whole release, as 1e-6; 0 for Laplace noise.", SPENDS)
+    noise: Text = _flag("NAME", "gauss (default) or laplace.", SPENDS)
+    key_delta: Text = _flag("F", "Share of delta for unknown keys (default .1).", SPENDS)
+    records: Text = _flag("N", "About how many persons there are, if that is public; for warnings.", SPENDS)
+    seed: Text = _flag("K", "Repeatable noise, for tests: NOT PRIVATE.", SPENDS)
+
+    def arguments(self) -> Json:
+        """The keywords of the verb ``release``.
+
+        Raises:
+            UsageError: a flag is written wrongly, or is about an output that is not asked for.
+        """
+        from wpriv.releases import declaration
+
+        types = _pairs([part for text in self.types or () for part in text.split(",")], "types", "days=number")
+        keys = self.keys if self.keys == "unknown" else _words(self.keys)
+        words = {"keys": keys, "normalise": _words(self.normalise), "noise": flags.folded(self.noise)}
+        given = {name: getattr(self, name) for name in AS_GIVEN} | words
+        return declaration.given(given) | {"outputs": self._outputs(types), "typed": tuple(types)}
+
+    def _outputs(self, types: Mapping[str, str]) -> list[Output]:
+        """The outputs, counts first."""
+        from wpriv.releases import declaration
+
+        counts = self.count or ()
+        rows: list[Json] = [{"count": of} for of in counts]
+        rows += [{"count": of, "overall": True} for of in counts if self.overall]
+        rows += [{"sum": name} for name in self.sum or ()] + [{"mean": name} for name in self.mean or ()]
+        rows += [{"quantile": name, "at": at} for name, at in _listed(self.quantile, "quantile", "days=.5,.9")]
+        rows += [
+            {"histogram": name, "edges": edges, "of": self.histogram_of, "outside": self.outside}
+            for name, edges in _listed(self.histogram, "histogram", "days=0,7,30")
+        ]
+        for flag, kind in (("overall", "count"), ("histogram_of", "histogram"), ("outside", "histogram")):
+            if getattr(self, flag) and not getattr(self, kind):
+                raise UsageError(f"`{flag}` is about a {kind}; ask for one with `{kind}`, or leave it out")
+        self._add_columns(rows)
+        return self._weighted([declaration.output(row, types) for row in rows])
+
+    def _add_columns(self, rows: Sequence[Json]) -> None:
+        """Add bounds and grids to the outputs of columns; refuse those of columns without such an output."""
+        bounds = _pairs(self.bounds or (), "bounds", "days=0:60")
+        grid, step = _named(self.grid, "grid", "days=.01")
+        columns = {str(row[kind]): row for row in rows for kind in VALUES if kind in row}
+        for flag, pairs in (("bounds", bounds), ("grid", grid)):
+            if unused := next((name for name in pairs if name not in columns), None):
+                listed = ", ".join(columns) or "none"
+                raise UsageError(f"`{flag}` of {unused}: no sum, mean or quantile is of this column; found {listed}")
+        for row in rows:
+            if column := next((str(row[kind]) for kind in VALUES if kind in row), None):
+                low, colon, high = bounds.get(column, "").partition(":")
+                if not colon and column in bounds:
+                    raise UsageError(f"`bounds` are written as {column}=LO:HI; found {bounds[column]!r}")
+                row |= {"bounds": [low, high] if colon else None, "grid": grid.get(column, step)}
+
+    def _weighted(self, outputs: list[Output]) -> list[Output]:
+        """The outputs with weights and standard errors, which are named by kind (mean) or name (mean days)."""
+        from wpriv.numerics.numbers import number
+
+        known = sorted({name for each in outputs for name in (each.kind, each.name)})
+        weights = _pairs(self.weight or (), "weight", "mean=2")
+        errors, error = _named(self.se, "se", "persons=10")
+        for flag, texts, of_all in (("weight", weights, None), ("se", errors, error)):
+            if unknown := next((name for name in texts if name not in known), None):
+                raise UnknownName("output", unknown, known, place=f"`{flag}`")
+            for place, each in enumerate(outputs):
+                text = texts.get(each.name, texts.get(each.kind, of_all))
+                if text is not None:
+                    value = number(text, f"`{flag}`")
+                    outputs[place] = replace(each, weight=value) if flag == "weight" else replace(each, se=value)
+        return outputs
+
+
+@expand_record("asked", Asked, lambda name: Asked.__dataclass_fields__[name].metadata["flag"])
 def command(
     recipe: Annotated[Text, argument("RECIPE", "Instead of flags, a recipe of kind release.")] = None,
     data: Annotated[
         Texts, option("FILE|URL", "CSV or Parquet files, which are one table; or a database.", group=TABLE)
     ] = None,
-    table: Annotated[Text, option("NAME", "The table of a database.", group=TABLE)] = None,
-    where: Annotated[Text, option("SQL", "A condition on rows of --table.", group=TABLE)] = None,
-    query: Annotated[Text, option("SQL", "Instead: a SELECT, each row of which is of one person.", group=TABLE)] = None,
-    public: Annotated[Texts, option("TABLE", "In --query: a table that holds nobody; repeatable.", group=TABLE)] = None,
-    person: Annotated[
-        Text, option("COLUMN", "The column that names the person of a row; row: each row is one.", group=TABLE)
-    ] = None,
-    max_groups: Annotated[Text, option("L", "Keys that one person may count in.", group=TABLE)] = None,
-    max_rows: Annotated[Text, option("M", "Rows of one person that count in a key.", group=TABLE)] = None,
-    by: Annotated[Text, option("COLUMN", "A number for each key in this column; needs --keys.", group=TABLE)] = None,
-    keys: Annotated[
-        Text, option("A,B|unknown", "The keys to report, or those with enough persons.", group=TABLE)
-    ] = None,
-    other: Annotated[Text, option("NAME", "A key for the rows of all undeclared keys.", group=TABLE)] = None,
-    normalise: Annotated[Text, option("FORMS", "Of keys: nfc, strip, casefold.", group=TABLE)] = None,
-    types: Annotated[Texts, option("COLUMN=TYPE", "integer, number or date; repeatable.", group=TABLE)] = None,
-    null: Annotated[Texts, option("TEXT", "Text of a missing cell, as NA; repeatable.", group=TABLE)] = None,
-    distinct: Annotated[bool, switch("--distinct", "Drop equal rows of a person.", TABLE)] = False,
-    count: Annotated[Texts, option("persons|rows", "Count them; repeatable.", group=OUT)] = None,
-    sum_: Annotated[Texts, option("COLUMN", "Sum of a column; needs --bounds.", "--sum", group=OUT)] = None,
-    mean: Annotated[Texts, option("COLUMN", "Mean of a column; needs --bounds.", group=OUT)] = None,
-    quantile: Annotated[Texts, option("COLUMN=.5,.9", "Quantiles of a column; needs --bounds.", group=OUT)] = None,
-    histogram: Annotated[Texts, option("COLUMN=E0,E1", "Rows between edges of a column.", group=OUT)] = None,
-    of: Annotated[
-        Text, option("persons|rows", "What a histogram counts (default rows).", "--histogram-of", group=OUT)
-    ] = None,
-    outside: Annotated[Text, option("HOW", "Values beyond the edges: drop (default), clip or bins.", group=OUT)] = None,
-    overall: Annotated[bool, switch("--overall", "With --by: the counts of all keys together as well.", OUT)] = False,
-    bounds: Annotated[
-        Texts, option("COLUMN=LO:HI", "Bounds to which values are clipped, chosen without the data.", group=OUT)
-    ] = None,
-    grid: Annotated[Texts, option("[COLUMN=]STEP", "Spacing on which values are rounded, as .01.", group=OUT)] = None,
-    weight: Annotated[Texts, option("OUTPUT=W", "Share of an output, as mean=2 (default 1).", group=OUT)] = None,
-    nonnegative: Annotated[bool, switch("--nonnegative", "Show counts below 0 as 0.", OUT)] = False,
-    eps: Annotated[Text, option("X", "eps of the whole release.", group=SPENDS)] = None,
-    se: Annotated[
-        Texts, option("[OUTPUT=]X", "Instead of --eps: the standard error of all outputs, or of one.", group=SPENDS)
-    ] = None,
-    delta: Annotated[
-        Text, option("X", "delta of the whole release, as 1e-6; 0 for Laplace noise.", group=SPENDS)
-    ] = None,
-    noise: Annotated[Text, option("NAME", "gauss (default) or laplace.", group=SPENDS)] = None,
-    key_delta: Annotated[Text, option("F", "Share of delta for unknown keys (default .1).", group=SPENDS)] = None,
-    records: Annotated[
-        Text, option("N", "About how many persons there are, if that is public; for warnings.", group=SPENDS)
-    ] = None,
+    asked: Asked = Asked(),
     ledger: Annotated[
         Text, option("FILE|URL", "Spend from it before any row is read (default ledger.jsonl in --out).", group=SPENDS)
     ] = None,
@@ -80,7 +156,6 @@ def command(
         bool, switch("--total", "eps and delta are those of the ledger and this together.", SPENDS)
     ] = False,
     max_eps: Annotated[Text, option("X", "Refuse where the ledger would exceed X (exit 1).", group=SPENDS)] = None,
-    seed: Annotated[Text, option("K", "Repeatable noise, for tests: NOT PRIVATE.", group=SPENDS)] = None,
     out: Annotated[Path | None, option("DIR", "Folder of the numbers; the same release there is shown again.")] = None,
     fresh: Annotated[bool, switch("--fresh", "Draw and spend anew where --out holds this release.")] = False,
     dry_run: Annotated[bool, switch("--dry-run", "Read no row: print noise, guarantee and cost.")] = False,
@@ -99,35 +174,13 @@ def command(
     wpriv release --data stays.csv --person patient --by ward --keys A,B,C --max-groups 2 --max-rows 3 --mean days
     --bounds days=0:60 --eps 1 --delta 1e-6 --dry-run
     """
-    from wpriv.releases import declaration
     from wpriv.releases.release import release
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet)
-    given: Json = {
-        "person": person, "max_groups": max_groups, "max_rows": max_rows, "by": by, "keys": _keys(keys), "other": other,
-        "normalise": _words(normalise), "eps": eps, "delta": delta, "noise": flags.folded(noise),
-        "key_delta": key_delta, "records": records, "distinct": distinct, "nonnegative": nonnegative, "seed": seed,
-        "null": null, "table": table, "where": where, "query": query, "public": public,
-    }  # fmt: skip
-    numbers: Json = {
-        "count": count, "sum": sum_, "mean": mean, "quantile": quantile, "histogram": histogram,
-        "bounds": bounds, "grid": grid, "types": types, "weight": weight, "se": se,
-    }  # fmt: skip
-    if recipe is None:
-        _require(data=data, person=person, delta=delta)
-        asked = _Asked({name: texts or () for name, texts in numbers.items()})
-        files, arguments = data, declaration.given(given) | {"outputs": asked.outputs(overall, of, outside)}
-    else:
-        every = {**given, **numbers, "overall": overall, "histogram_of": of, "outside": outside}
-        _refuse_beside(recipe, every)
-        files, arguments = declaration.of_recipe(recipe)
-        if files is not None and data:
-            raise UsageError(f"the recipe {recipe} names its data; leave out --data, or the key data of the recipe")
-        files = files or data
-        _require(data=files)
+    files, arguments = _declared(recipe, data, asked)
     about = _expected(expect, dry_run)
     if diagnose:
-        _diagnose(files or (), arguments)
+        _diagnose(files, arguments)
         return
     if out is None and not dry_run:
         raise UsageError("give --out DIR for the numbers and the ledger, or --dry-run")
@@ -137,6 +190,21 @@ def command(
     spending: Json = {"ledger": ledger, "total": total, "max_eps": max_eps}
     result = release(files, out=out, fresh=fresh, dry_run=dry_run, **spending, **arguments)
     _print(result, mode, out, dry_run, about)
+
+
+def _declared(recipe: str | None, data: Texts, asked: Asked) -> tuple[Sequence[str], Json]:
+    """The table, and the keywords of the verb ``release``, from flags or a recipe."""
+    from wpriv.releases import declaration
+
+    if recipe is None:
+        _require(data=data, person=asked.person, delta=asked.delta)
+        return data or (), asked.arguments()
+    _refuse_beside(recipe, asked)
+    files, arguments = declaration.of_recipe(recipe)
+    if files is not None and data:
+        raise UsageError(f"the recipe {recipe} names its data; leave out --data, or the key data of the recipe")
+    _require(data=files or data)
+    return files or data or (), arguments
 
 
 def _diagnose(files: Sequence[str], arguments: Json) -> None:
@@ -156,15 +224,15 @@ def _require(**given: object) -> None:
             raise UsageError(f"release needs `{name}`; `wpriv release --help` shows examples")
 
 
-def _refuse_beside(recipe: str, given: Json) -> None:
+def _refuse_beside(recipe: str, asked: Asked) -> None:
     """Refuse flags that say what a recipe says, and arguments that are none."""
     from wpriv.config.recipe_files import find
 
-    single = {name: value for name, value in given.items() if value and not isinstance(value, dict)}
+    given = {name: value for name, value in vars(asked).items() if value}
     if recipe.lower().endswith((".csv", ".txt", ".parquet", ".pq")) or "://" in recipe:
         table = "URL" if "://" in recipe else recipe  # a URL may have a password
         raise UsageError(f"a table is no recipe; give it as --data {table}")
-    if single:
+    if given:
         try:
             find(recipe)
         except UsageError:
@@ -172,7 +240,7 @@ def _refuse_beside(recipe: str, given: Json) -> None:
                 f"{recipe!r} belongs to no flag, and there is no recipe of this name. Give each flag its value, and "
                 "write lists without blanks, as in --keys A,B"
             ) from None
-    flags.no_flags(recipe, flags.Job(), **single)
+    flags.no_flags(recipe, flags.Job(), **given)
 
 
 def _expected(expect: str | None, dry_run: bool) -> float | None:
@@ -194,71 +262,6 @@ def _words(text: str | None) -> list[str] | None:
     return None if text is None else csv_tables.words(text)
 
 
-def _keys(text: str | None) -> list[str] | str | None:
-    return text if text == "unknown" else _words(text)
-
-
-class _Asked:
-    """The outputs that flags ask for, with what other flags say of columns and of outputs by name."""
-
-    def __init__(self, given: Mapping[str, Sequence[str]]):
-        self.given = given
-        self.types = _pairs([part for text in given["types"] for part in text.split(",")], "types", "days=number")
-        self.bounds = _pairs(given["bounds"], "bounds", "days=0:60")
-        named = {name: [text for text in given[name] if "=" in text] for name in ("grid", "se")}
-        self.plain = {name: [text for text in given[name] if "=" not in text] for name in ("grid", "se")}
-        if twice := next((name for name, texts in self.plain.items() if len(texts) > 1), None):
-            raise UsageError(f"`{twice}` is given twice; give it once, or with the name of what it is for")
-        self.grid = _pairs(named["grid"], "grid", "days=.01")
-        self.of_outputs = {"weight": _pairs(given["weight"], "weight", "mean=2")}
-        self.of_outputs["se"] = _pairs(named["se"], "se", "persons=10")
-
-    def outputs(self, overall: bool, of: str | None, outside: str | None) -> list[Output]:
-        """The outputs, counts first."""
-        from wpriv.releases import declaration
-
-        asked = [
-            text.partition("=")[0] for kind in ("sum", "mean", "quantile", "histogram") for text in self.given[kind]
-        ]
-        if unused := next((name for name in self.bounds if name not in asked), None):
-            raise UsageError(
-                f"`bounds` of {unused}: no output is of this column; found those of {', '.join(asked) or 'none'}"
-            )
-        rows: list[Json] = [{"count": kind} for kind in self.given["count"]]
-        rows += [{"count": kind, "overall": True} for kind in self.given["count"] if overall]
-        rows += [{kind: name, **self._column(name)} for kind in ("sum", "mean") for name in self.given[kind]]
-        for kind, key, example in (("quantile", "at", "days=.5,.9"), ("histogram", "edges", "days=0,7,30")):
-            for name, listed in (pair for text in self.given[kind] for pair in _pairs([text], kind, example).items()):
-                about = self._column(name) if kind == "quantile" else {"of": of, "outside": outside}
-                rows.append({kind: name, key: _words(listed), **about})
-        return self._weighted([declaration.output(row, self.types) for row in rows])
-
-    def _column(self, column: str) -> Json:
-        """Bounds and grid of a column."""
-        low, colon, high = self.bounds.get(column, "").partition(":")
-        if not colon and column in self.bounds:
-            raise UsageError(f"`bounds` are written as {column}=LO:HI; found {self.bounds[column]!r}")
-        step = self.grid.get(column, next(iter(self.plain["grid"]), None))
-        return {"bounds": [low, high] if colon else None, "grid": step}
-
-    def _weighted(self, outputs: Sequence[Output]) -> list[Output]:
-        """The outputs with weights and standard errors, which are named by kind (mean) or name (mean days)."""
-        from wpriv.numerics.numbers import number
-
-        known = sorted({name for each in outputs for name in (each.kind, each.name)})
-        rows = list(outputs)
-        for flag, texts in self.of_outputs.items():
-            all_of_them = next(iter(self.plain.get(flag, ())), None)
-            if unknown := next((name for name in texts if name not in known), None):
-                raise UnknownName("output", unknown, known, place=f"`{flag}`")
-            for place, each in enumerate(rows):
-                text = texts.get(each.name, texts.get(each.kind, all_of_them))
-                if text is not None:
-                    value = number(text, f"`{flag}`")
-                    rows[place] = replace(each, weight=value) if flag == "weight" else replace(each, se=value)
-        return rows
-
-
 def _pairs(texts: Sequence[str], name: str, example: str) -> dict[str, str]:
     """Texts ``NAME=VALUE`` by name."""
     pairs: dict[str, str] = {}
@@ -270,6 +273,19 @@ def _pairs(texts: Sequence[str], name: str, example: str) -> dict[str, str]:
             raise UsageError(f"`{name}` of {column} is given twice; give it once")
         pairs[column] = value
     return pairs
+
+
+def _named(texts: Texts, name: str, example: str) -> tuple[dict[str, str], str | None]:
+    """Texts ``NAME=VALUE`` by name, and the one without a name, which is for all others."""
+    of_all = [text for text in texts or () if "=" not in text]
+    if len(of_all) > 1:
+        raise UsageError(f"`{name}` is given twice; give it once, or with the name of what it is for")
+    return _pairs([text for text in texts or () if "=" in text], name, example), next(iter(of_all), None)
+
+
+def _listed(texts: Texts, name: str, example: str) -> list[tuple[str, list[str] | None]]:
+    """Columns, each with the words behind its equals sign."""
+    return [(column, _words(words)) for text in texts or () for column, words in _pairs([text], name, example).items()]
 
 
 def _print(result: Released, mode: str, out: Path | None, dry_run: bool, about: float | None) -> None:

@@ -61,6 +61,7 @@ def _keywords(data: Row, outputs: Sequence[Output]) -> dict[str, Any]:
     rows: dict[str, object] = {name: data.get(name) for name in names} | {"outputs": outputs, "by": by.get("column")}
     rows |= {name: by.get(name) for name in ("keys", "other", "normalise")}
     rows |= {name: limits.get(name) for name in ("max_groups", "max_rows")}
+    rows["typed"] = tuple(cast(Row, about.get("types") or {})) or None
     return given(rows | {name: about.get(name) for name in ("null", "table", "where", "query", "public")})
 
 

@@ -43,7 +43,7 @@ class Question:
         other: a key for all rows of undeclared keys. normalise: nfc, strip, casefold.
         null: text that stands for a missing cell, beside the empty one. distinct: drop equal rows of a person.
         nonnegative: counts below 0 are shown as 0. records: the number of persons, as it is publicly known.
-        seed: of repeatable noise, which protects nobody.
+        seed: of repeatable noise, which protects nobody. typed: columns whose type is declared.
     """
 
     person: str
@@ -59,6 +59,7 @@ class Question:
     nonnegative: bool = False
     records: int | None = None
     seed: int | None = None
+    typed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.person, str) or not self.person:
@@ -177,6 +178,7 @@ def asked(
     nonnegative: bool = False,
     records: object = None,
     seed: object = None,
+    typed: Sequence[str] = (),
 ) -> Question:
     """The question of some arguments of the verb ``release``, whose numbers may be text.
 
@@ -199,7 +201,7 @@ def asked(
         Budget(None if eps is None else number(eps, "`eps`"), share, family, number(key_delta, "`key_delta`")), by,
         keys if keys is None or isinstance(keys, str) else tuple(keys), other, tuple(normalise), tuple(null), distinct,
         nonnegative, None if records is None else positive_number(whole(records, "`records`"), "`records`", whole=True),
-        None if seed is None else whole(seed, "`seed`"),
+        None if seed is None else whole(seed, "`seed`"), tuple(typed),
     )  # fmt: skip
 
 
@@ -289,6 +291,8 @@ def checked(question: Question, table: Table) -> Question:
         for name in output.columns:
             tables.require_column(table, name, output.kind)
             tables.require_usable(table, name)
+    for name in question.typed:
+        tables.require_column(table, name, "types")
     types = tables.declared_types(table)
     typed = tuple(_typed(output, types) for output in question.outputs)
     return replace(question, outputs=typed, keys=_typed_keys(question, table))

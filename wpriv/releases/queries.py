@@ -189,21 +189,21 @@ class _Check:
             raise self._refuse(f"a {kind} JOIN", "write JOIN or LEFT JOIN, with ON")
         if self._is_public(join.this):
             return
-        own = self._name_of(join.this)
+        joined = self._name_of(join.this)
         using = [self._name(column) for column in join.args.get("using") or []]
         pairs = [_sides(term) for term in _terms(join.args.get("on"))]
         on_person = any(
             {self._name(side.this) for side in pair} == {origin}
-            and own in (tables := {self._name(side.args.get("table")) for side in pair})
+            and joined in (tables := {self._name(side.args.get("table")) for side in pair})
             and len(tables) == 2
-            and tables <= {own, *earlier}
+            and tables <= {joined, *earlier}
             for pair in pairs
             if pair
         )
         if not origin or not (on_person or origin in using):
             column = self.person or "person"
             raise self._refuse(
-                f"a JOIN with {own or 'a table'} that is not on the person",
+                f"a JOIN with {joined or 'a table'} that is not on the person",
                 f"join tables of people ON a.{column} = b.{column}, or name the table with `public` if it holds nobody",
             )
 
@@ -236,16 +236,14 @@ class _Check:
                     continue
                 if grouped and isinstance(node, _AGGREGATES):
                     if self.dialect == POSTGRES and isinstance(node, (exp.Sum, exp.Avg)):
-                        found = f"the aggregate {node.sql_name()}"
-                        raise self._refuse(
-                            found, "it fails where numbers overflow; select the column, and release its sum"
-                        )
+                        way = "it fails where numbers overflow; select the column, and release its sum"
+                        raise self._refuse(_what(node), way)
                     continue
                 if isinstance(node, _MAY_FAIL) and (self.dialect == SQLITE or _fails_at_once(node)):
                     continue
                 if isinstance(node, _MAY_FAIL):
-                    found = node.sql(self.dialect)[:60]
-                    raise self._refuse(found, "it fails on some values, and a failure shows them; select the column")
+                    way = "it fails on some values, and a failure shows them; select the column"
+                    raise self._refuse(node.sql(self.dialect)[:60], way)
                 if isinstance(node, (exp.Like, exp.ILike)):
                     self._like(node.expression)
                 if isinstance(node, exp.In) and node.args.get("query") is not None:

@@ -23,9 +23,9 @@ from wpriv.releases import plan as planning
 from wpriv.releases.aggregate import Json
 from wpriv.releases.bounding import Cell, canonical, exact_decimal, exact_value, normalised
 from wpriv.releases.outputs import BinCounts, Column, Output
-from wpriv.releases.plan import ROW, Question
+from wpriv.releases.plan import ROW, Plan, Question
 from wpriv.releases.release_folder import Payment
-from wpriv.releases.tables import Query
+from wpriv.releases.tables import Query, Table
 
 Facts = list[tuple[str, str]]
 
@@ -169,6 +169,7 @@ def release(
     where: str = "",
     query: str = "",
     public: Sequence[str] = (),
+    typed: Sequence[str] = (),
 ) -> Released:
     """Release counts, sums, means, histograms or quantiles of a table with noise: (eps, delta)-DP for each person.
 
@@ -197,6 +198,7 @@ def release(
         dry_run: read no row. seed: of repeatable noise, for tests.
         table, where: of a database, the table and a condition on its rows. query: instead, one SELECT, of which every
             row depends on rows of its own person, and on the tables that ``public`` names.
+        typed: columns whose type a recipe or a flag declares, which must be in the table.
     Raises:
         UsageError: an argument is wrong, a limit is missing, or ``out`` holds another release. Unsupported: no noise
             meets the target. CheckFailed: the ledger would exceed ``max_eps``.
@@ -204,7 +206,7 @@ def release(
     question = planning.asked(
         person=person, outputs=outputs, eps=eps, delta=delta, se=se, by=by, keys=keys, other=other,
         normalise=normalise, max_groups=max_groups, max_rows=max_rows, noise=noise, key_delta=key_delta, null=null,
-        distinct=distinct, nonnegative=nonnegative, records=records, seed=seed,
+        distinct=distinct, nonnegative=nonnegative, records=records, seed=seed, typed=typed,
     )  # fmt: skip
     folder = None if out is None else Path(out)
     read = Query(table, where, query, tuple(public))
@@ -224,14 +226,18 @@ def release(
     plan = planning.plan(question, source.name)
     if dry_run:
         return Released(release_folder.answer(plan, aggregate.described_empty(plan), payment.forecast(plan)))
-    key = randomness.key("release", question.seed)
+    return _paid(plan, payment, source, folder, recipe, fresh=fresh)
+
+
+def _paid(plan: Plan, payment: Payment, source: Table, folder: Path | None, recipe: Json, *, fresh: bool) -> Released:
+    """Pay for a plan, read the rows and draw the numbers; or show those that another process has released meanwhile."""
+    key = randomness.key("release", plan.question.seed)
     with release_folder.alone(folder):
-        # another process may have made the same release meanwhile
         stored = None if fresh or folder is None else release_folder.stored(folder, recipe)
         if stored is not None:
             return Released(stored, stored=str(stored["released"]))
         with payment.spent(plan, key) as receipt:
-            numbers = aggregate.released(plan, source.blocks(question.columns()), key)
+            numbers = aggregate.released(plan, source.blocks(plan.question.columns()), key)
             answer = release_folder.answer(plan, numbers, receipt)
             files = () if folder is None else release_folder.write(folder, recipe, answer, source)
     return Released(answer, files=files)
