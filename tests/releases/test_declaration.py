@@ -229,12 +229,12 @@ def test_what_fits_beside_a_ledger_is_told_and_fits(folder, capfd):
     for words in (["--out", "b"], ["--dry-run"]):
         code, out, err = call(capfd, "release", *spend, "--eps", "1", *words)
         assert (code, out) == (1, "")
-        said = "would bring clinic.jsonl to eps = 2 at delta 0; --max-eps is 1.5. At most eps = 0.5 fits"
-        assert said in " ".join(err.split())
+        refusal = "would bring clinic.jsonl to eps = 2 at delta 0; --max-eps is 1.5. At most eps = 0.5 fits"
+        assert refusal in " ".join(err.split())
     assert not (folder / "b").exists()
     code, out, _ = call(capfd, "release", *spend, "--eps", "0.5", "--out", "b")
     assert code == 0
-    assert "in all  eps = 1.5 at delta 0" in out
+    assert "in all  eps = 1.5 at delta 0 (exact), with what the ledger held before" in out
     assert len(ledger.entries(folder / "clinic.jsonl")) == 2
     # the history of the folder is that of its ledger elsewhere
     assert budget(history=folder / "b", delta=0).epsilon.safe == pytest.approx(1.5)
@@ -312,15 +312,43 @@ def test_a_dry_run_says_which_unknown_keys_show(folder):
 def test_a_dry_run_gives_the_errors_of_means_and_quantiles_of_so_many_rows(folder):
     outputs = [Mean("days", 0, 60), Quantile("days", 0, 60, at=[0.5, 0.9])]
     result = release("stays.csv", outputs=outputs, eps=3, delta=0, max_rows=1, **ABOUT)
-    said = dict(result.expected(500))
+    errors = dict(result.expected(500))
     # Laplace noise of eps 1 on each part, of deviations sqrt(2 r) / (1 - r), r = e^(-eps / c), c = 1 and 30
     count, total = (math.sqrt(2) / (2 * math.sinh(1 / (2 * c))) for c in (1, 30))
     half = 1.96 * total / 500, 1.96 * math.hypot(total, 30 * count) / 500
     assert (
-        said["mean days of 500 rows"] == f"+- {half[0]:.4g} (95%) at the middle of the bounds, {half[1]:.4g} at an end"
+        errors["mean days of 500 rows"]
+        == f"+- {half[0]:.4g} (95%, approximate) at the middle of the bounds, {half[1]:.4g} at an end"
     )
     ranks = 2 * 9 / 0.5 * math.log(61 / 0.05) / 10  # (2 Delta / eps0) ln(points / .05) over b
-    assert said["quantile days 0.9 of 500 rows"] == f"within {ranks / 500:.2%} of the rows"
+    percent = math.ceil(100 * ranks / 500 * 100) / 100  # to three digits, upwards
+    assert errors["quantile days 0.9 of 500 rows"] == f"within {percent}% of the rows (95%, certified)"
+
+
+def test_every_number_says_what_is_claimed_of_it(folder, capfd):
+    """Exact by summing probabilities (test_sampling), certified by the ranks, or approximate by a normal variable."""
+    claims = {"count": "exact", "sum": "exact", "histogram": "exact", "mean": "approximate", "quantile": "certified"}
+    about = "--data stays.csv --person patient --max-rows 1 --max-groups 1 --delta 0 --bounds days=0:60 --mean days"
+    more = "--count persons --sum days --quantile days=.5 --histogram days=0,5,9 --eps 90 --out report --seed 1"
+    code, out, _ = call(capfd, "release", *about.split(), *more.split())
+    assert code == 0
+    assert "(95%); NOT PRIVATE; approximate interval" in out
+    assert "with probability 0.95 or more" in out
+    assert "  95%   exact: +- and standard errors are those of the noise alone" in out
+    rows = json.loads((folder / "report/release.json").read_text())["outputs"]
+    assert {row["kind"]: row["claim"] for row in rows} == claims
+    with (folder / "report/release.csv").open(newline="") as file:
+        assert [row["claim"] for row in csv.DictReader(file)] == [row["claim"] for row in rows]
+    assert "exact:" not in call(capfd, "release", *about.split(), "--eps", "1", "--dry-run")[1]
+
+
+def test_the_eps_that_fits_is_not_above_the_limit(folder, capfd):
+    about = ["--data", "stays.csv", "--person", "patient", "--count", "persons", "--delta", "0"]
+    spend = ["release", *about, "--ledger", "clinic.jsonl", "--max-eps", "1.23456789", "--out", "a"]
+    code, _, err = call(capfd, *spend, "--eps", "2")
+    assert code == 1
+    assert "--max-eps is 1.23456789. At most eps = 1.23456 fits" in " ".join(err.split())
+    assert call(capfd, *spend, "--eps", "1.23456")[0] == 0
 
 
 def test_a_release_without_a_number_is_a_table_without_rows(folder, capfd):
@@ -328,7 +356,7 @@ def test_a_release_without_a_number_is_a_table_without_rows(folder, capfd):
     assert release("stays.csv", outputs=[Count()], noise="laplace", out="report", **about).table == []
     code, out, _ = call(capfd, "release", "report/recipe.yaml", "--out", "report", "--csv")
     assert code == 0
-    assert out.split() == ["key,output,value,half_width,lower,upper,standard_error,note"]
+    assert out.split() == ["key,output,value,half_width,lower,upper,standard_error,note,claim"]
     code, _, err = call(capfd, "plot", "report")
     assert code == 2
     assert "no number to draw" in err

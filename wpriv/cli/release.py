@@ -303,13 +303,12 @@ def _print(result: Released, mode: str, out: Path | None, dry_run: bool, about: 
         _print_table(rows)
         end = f"; written: {out}" if result.files else ""
         output.emit_words(f"{'would be ' if dry_run else ''}{result.sentence()}{end}")
-        facts = [*(_costs(result) if dry_run else ()), *result.in_all()]
+        has_widths = any(row["half_width"] is not None for row in rows)
+        facts = [("95%", "exact: +- and standard errors are those of the noise alone")] * has_widths
+        facts += [*(_costs(result) if dry_run else ()), *result.in_all()]
         facts += result.expected(about) if about is not None else ()
-        facts += [
-            ("note", note)
-            for note in dict.fromkeys(row["note"] for row in rows if row["half_width"] is not None)
-            if note
-        ]
+        notes = dict.fromkeys(str(row["note"]) for row in rows if row["half_width"] is not None)
+        facts += [("note", note) for note in notes if note]
         if facts:
             output.emit_facts(facts)
     if result.stored:
@@ -323,7 +322,7 @@ def _print_table(rows: Rows) -> None:
 
     lines = []
     for row in rows:
-        key, name, value, width, low, high, error, note = cells(row)
+        key, name, value, width, low, high, error, note, _ = cells(row)
         shown, half = (
             "-" if each is None else f"{each:,}" if isinstance(each, int) else str(each) for each in (value, width)
         )

@@ -57,7 +57,7 @@ def _share(rows: Rows, axes: Any) -> Points:
     for half, dashes in zip(sorted({float(row["half_width"]) for row in rows}, reverse=True), DASHES, strict=False):
         x = _reach(half, [size for size, _, _ in points])
         style = {"color": _palette.of(axes).colour("release"), "linestyle": dashes}
-        axes.plot(x, 100 * half / x, **style, label=f"noise +- {half:g} (95%)")
+        axes.plot(x, 100 * half / x, **style, label=f"noise +- {half:g} (95%, exact)")
     axes.set_yscale("log")
     unit = rows[0]["column"] if rows[0]["kind"] == "sum" else "persons or rows"
     _draw.frame(axes, f"size of the number ({unit})", "noise, % of the number")
@@ -74,7 +74,9 @@ def _mean(rows: Rows, axes: Any) -> Points:
     x = _reach(10 * spreads[0], [count for count, _ in counts])
     ends = [Z * step * np.hypot(spreads[1], t * spreads[0]) / x for t in (0.0, farthest)]
     colour = _palette.of(axes).colour("release")
-    axes.fill_between(x, *ends, color=colour, alpha=0.25, label="noise, 95%: mean in the middle to mean at a bound")
+    axes.fill_between(
+        x, *ends, color=colour, alpha=0.25, label="noise, about 95%: mean in the middle to mean at a bound"
+    )
     axes.plot(x, ends[0], color=colour)
     axes.set_yscale("log")
     _draw.frame(axes, ROWS, f"noise of the mean ({rows[0]['column']})")
@@ -103,7 +105,7 @@ def _quantile(rows: Rows, axes: Any) -> Points:
         if "ranks" not in row:
             raise UsageError("this release was made by an earlier version of wpriv, without errors in ranks")
         x = _reach(10 * row["ranks"], [])
-        axes.plot(x, 100 * row["ranks"] / x, label=f"quantile {row['bin']}: {row['ranks']:.3g} ranks (95%)")
+        axes.plot(x, 100 * row["ranks"] / x, label=f"quantile {row['bin']}: {row['ranks']:.3g} ranks (95%, certified)")
     axes.set_yscale("log")
     _draw.frame(axes, ROWS, "error, % of the rows")
     return []

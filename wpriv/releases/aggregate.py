@@ -15,6 +15,7 @@ from typing import cast
 import numpy as np
 
 from wpriv.files.columns import EPOCH, Block
+from wpriv.numerics.numbers import rounded, text
 from wpriv.releases import bounding
 from wpriv.releases.bounding import Contributions
 from wpriv.releases.outputs import BinCounts, Column, Mean, Output, Quantile
@@ -28,15 +29,19 @@ SELECTED = "shown since its noisy count is above the threshold; near it counts a
 CLIPPED = "clipped at 0: such counts are too large on average"
 SMALL = "the count is too small for an interval"
 NO_COUNT = "no mean: the count is too small"
+APPROXIMATE = "approximate interval"
+# what holds of the interval of a number: of a count or sum by summing probabilities, of a mean by a normal variable; of
+# a quantile, whose distance in ranks is bounded
+EXACT, CERTIFIED, NORMAL = "exact", "certified", "approximate"
 
 
-def _plain(text: str) -> int | str:
-    return text if "." in text else int(text)
+def _plain(decimal: str) -> int | str:
+    return decimal if "." in decimal else int(decimal)
 
 
-def _date(text: str) -> str:
+def _date(days: str) -> str:
     """The date of a number of days since 1970-01-01."""
-    return datetime.date.fromordinal(round(Decimal(text)) + EPOCH).isoformat()
+    return datetime.date.fromordinal(round(Decimal(days)) + EPOCH).isoformat()
 
 
 def decimal_text(value: Fraction, digits: int) -> str:
@@ -172,8 +177,9 @@ def describe(
     if isinstance(output, Quantile):
         value = None if values is None else values[0] * step
         share = next(each for each in output.shares() if str(float(each)) == bin_)
-        ranks = float(f"{selection(plan, output, parts[0], share).rank_error():.6g}")
-        extra, note = {"ranks": ranks}, f"within {ranks:.4g} ranks of the best point with probability {LEVEL}"
+        ranks = rounded(selection(plan, output, parts[0], share).rank_error(), up=True)
+        within = text(ranks, up=True, digits=4)
+        extra, note = {"ranks": ranks}, f"within {within} ranks of the best point with probability {LEVEL} or more"
     elif isinstance(output, Mean):
         digits = min(digits + 4, max(4, math.ceil(-math.log10(step))))
         count, total = noises
@@ -207,6 +213,7 @@ def describe(
         "half_width": None if width is None else _plain(width),
         "interval": None if interval is None else [plain(end) for end in interval],
         "level": LEVEL,
+        "claim": {"mean": NORMAL, "quantile": CERTIFIED}.get(output.kind, EXACT),
         "grid": None if output.grid is None else decimal_text(step, places(step)),
         "noise": about[0] if len(about) == 1 else about,
         **extra,
@@ -268,5 +275,5 @@ def mean(
             pieces = [(low, min(first, high)), (max(second, low), high)]
             some = [piece for piece in pieces if piece[0] <= piece[1]] or [ends]
             ends = some[0][0], some[-1][1]
-    note = note or SMALL * (ends == (low, high))
+    note = "; ".join(filter(None, (note, SMALL if ends == (low, high) else APPROXIMATE)))
     return value, (decimal_text(ends[0], digits), decimal_text(ends[1], digits)), note

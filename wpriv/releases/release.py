@@ -70,7 +70,7 @@ class Released(Shown):
 
     @property
     def table(self) -> list[Json]:
-        """One row for each number: key, output, value, lower, upper and standard_error."""
+        """One row for each number: key, output, value, half_width, lower, upper, standard_error, note and claim."""
         return [dict(zip(release_folder.HEADER, release_folder.cells(row), strict=True)) for row in self.rows]
 
     def __getitem__(self, name: str | tuple[str, str]) -> Answer:
@@ -92,9 +92,8 @@ class Released(Shown):
         if not isinstance(stated, dict):
             return []
         delta = short(stated["delta"]) if stated["delta"] > 0 else "0"
-        return [
-            ("in all", f"eps = {text(stated['epsilon'], up=True)} at delta {delta}, with what the ledger held before")
-        ]
+        eps = f"eps = {text(stated['epsilon'], up=True)} at delta {delta} ({stated['claim']})"
+        return [("in all", f"{eps}, with what the ledger held before")]
 
     def expected(self, size: float) -> Facts:
         """The noise of each output where a count or sum is about ``size``, or so many rows have a mean or quantile."""
@@ -104,11 +103,12 @@ class Released(Shown):
             if "ranks" in row:
                 ranks = row["ranks"]
                 assert isinstance(ranks, float)
-                known[f"{name} of {size:g} rows"] = f"within {ranks / size:.2%} of the rows"
+                percent = text(100 * ranks / size, up=True, digits=3)
+                known[f"{name} of {size:g} rows"] = f"within {percent}% of the rows (95%, certified)"
             elif isinstance(row["noise"], list):
                 low, high = aggregate.errors_of_mean(row, size)
                 known[f"{name} of {size:g} rows"] = (
-                    f"+- {low:.4g} (95%) at the middle of the bounds, {high:.4g} at an end"
+                    f"+- {low:.4g} (95%, approximate) at the middle of the bounds, {high:.4g} at an end"
                 )
             else:
                 known.setdefault(

@@ -37,7 +37,7 @@ from wpriv.releases.tables import Table, declared_types
 SCHEMA = "wpriv.release/1"
 RELEASE, TABLE, STATEMENT, STATEMENT_TEXT = "release.json", "release.csv", "statement.json", "statement.md"
 RECIPE, LEDGER = "recipe.yaml", "ledger.jsonl"
-HEADER = ("key", "output", "value", "half_width", "lower", "upper", "standard_error", "note")
+HEADER = ("key", "output", "value", "half_width", "lower", "upper", "standard_error", "note", "claim")
 MOST_LINES = 1_000_000
 NOT_COVERED = (
     "run time and memory, which depend on the data",
@@ -46,8 +46,8 @@ NOT_COVERED = (
     "other releases about the same people that are in no common ledger",
 )
 ERRORS = (
-    f"intervals hold the noise alone, with probability {LEVEL:g}; neither clipped values, nor rows left out by the "
-    f"limits, nor sampling are in them"
+    f"intervals hold the noise alone, with probability {LEVEL:g} (exact for counts, sums and histograms, approximate "
+    f"for means); neither clipped values, nor rows left out by the limits, nor sampling are in them"
 )
 
 
@@ -160,13 +160,13 @@ class Payment:
             return total
         delta = short(row.delta.safe)
         if total is None or before is None:
-            fault = f"this release has eps = {text(eps, up=True)} at delta {delta}; `max_eps` is {limit:g}"
-            raise CheckFailed(f"{fault}. At most eps = {limit:g} fits")
+            fault = f"this release has eps = {text(eps, up=True)} at delta {delta}; `max_eps` is {short(limit)}"
+            raise CheckFailed(f"{fault}. At most eps = {text(limit, up=False)} fits")
         fits = plan.largest_eps(before, limit)
         most = "No further release fits" if fits is None else f"At most eps = {text(fits, up=False)} fits"
         raise CheckFailed(
             f"this release would bring {self.path} to eps = {text(eps, up=True)} at delta {delta}; `max_eps` is "
-            f"{limit:g}. {most}"
+            f"{short(limit)}. {most}"
         )
 
 
@@ -311,7 +311,8 @@ def cells(row: Json) -> tuple[object, ...]:
     interval = row["interval"]
     low, high = interval if isinstance(interval, list) else ("", "")
     key = " ".join(str(row[name]) for name in ("key", "bin") if row.get(name) is not None)
-    return key, row["name"], row["value"], row["half_width"], low, high, row["standard_error"], row["note"]
+    about = (row["standard_error"], row["note"], row.get("claim"))  # of an earlier version without its claim
+    return key, row["name"], row["value"], row["half_width"], low, high, *about
 
 
 def visible(text: str) -> str:
@@ -320,7 +321,7 @@ def visible(text: str) -> str:
 
 
 def _markdown(answer: Json, rows: Sequence[Json]) -> str:
-    table = ["| key | output | value | +- | lower | upper | standard error | note |", f"{'|---' * 8}|"]
+    table = ["| key | output | value | +- | lower | upper | standard error | note | claim |", f"{'|---' * 9}|"]
     for row in rows:
         shown = ("" if cell is None else visible(str(cell)).replace("|", "\\|") for cell in cells(row))
         table.append(f"| {' | '.join(shown)} |")
