@@ -21,6 +21,7 @@ from wpriv.releases import declaration, tables
 from wpriv.releases import plan as planning
 from wpriv.releases.plan import asked, checked
 from wpriv.releases.sampling import Noise
+from wpriv.releases.tables import Query
 from wpriv.results.plot import plot
 
 TABLE = "patient,ward,days,admitted\np1,A,3,2026-01-03\np1,B,5,2026-02-01\np2,A,9,\n"
@@ -215,6 +216,16 @@ def test_a_standard_error_fixes_the_noise(folder):
 def test_a_standard_error_that_means_nothing_is_refused(folder, outputs, more, message):
     with pytest.raises(UsageError, match=message):
         release("stays.csv", outputs=outputs, delta=1e-6, max_rows=1, **ABOUT, **more)
+
+
+@pytest.mark.parametrize("secret", ["s3cret", "s3cret/s3cret:s3cret", "s3cret?s3cret"])
+def test_no_password_of_a_url_is_kept(secret):
+    """Oracle: what SQLAlchemy reads as the password, which may hold a slash."""
+    engine = pytest.importorskip("sqlalchemy.engine")
+    url = f"postgresql://ann:{secret}@host:5432/clinic?sslmode=require&password={secret}&sslpassword=s3cret"
+    assert engine.make_url(url).password == secret
+    stated = declaration.described_data([url], Query(table="stays"))
+    assert stated == {"url": "postgresql://ann@host:5432/clinic?sslmode=require", "table": "stays"}
 
 
 def test_dates_have_no_sum():

@@ -1,5 +1,6 @@
 """Reading and writing files. The path ``-`` is standard input, which is read once and may be asked for again."""
 
+import re
 import sys
 from functools import lru_cache
 from pathlib import Path
@@ -29,3 +30,14 @@ def _of_stream(stream: TextIO | None) -> bytes:
 def shown_path(path: str | Path) -> str:
     """Return a path as messages name it: ``<stdin>`` for standard input."""
     return "<stdin>" if str(path) == STDIN else str(path)
+
+
+def without_password(url: str) -> str:
+    """A URL without its password, which stands before the host, and may hold any character but @, or in a parameter.
+
+    >>> without_password("postgresql://ann:a/b:c@host/clinic?sslmode=require&password=s")
+    'postgresql://ann@host/clinic?sslmode=require'
+    """
+    place, _, query = re.sub(r"(://[^/@:]*):[^@]*@", r"\1@", url).partition("?")
+    kept = [each for each in query.split("&") if not each.partition("=")[0].lower().endswith("password")]
+    return "?".join(filter(None, (place, "&".join(kept))))

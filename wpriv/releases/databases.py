@@ -20,6 +20,7 @@ from sqlalchemy.pool import NullPool
 from sqlglot import exp
 
 from wpriv.errors import MissingResource, UnknownName, UsageError, require
+from wpriv.files import without_password
 from wpriv.files.columns import BOOLEAN, DATE, INTEGER, NUMBER, TEXT, UUIDS, Block, coded
 from wpriv.numerics.numbers import shown
 from wpriv.releases import queries
@@ -83,7 +84,7 @@ class Database:
         except SQLAlchemyError as error:
             raise MissingResource(f"`data`: the database cannot be opened: {_reason(error)}") from None
         wanted = f"{table} where {where}" if where else table or query
-        return cls(parsed, statement, columns, types, f"{make_url(url).render_as_string()}: {wanted}")
+        return cls(parsed, statement, columns, types, f"{without_password(url)}: {wanted}")
 
     def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
         dialect = SQLITE if self.url.get_backend_name() == "sqlite" else POSTGRES

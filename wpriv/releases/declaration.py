@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from wpriv.errors import UnknownName, UsageError
-from wpriv.files import STDIN
+from wpriv.files import STDIN, without_password
 from wpriv.releases.outputs import BinCounts, Count, Mean, Output, Quantile, Sum
 from wpriv.releases.tables import Query, is_url
 
@@ -109,7 +108,7 @@ def described_data(data: object, query: Query) -> dict[str, object]:
     """The key ``data`` of a recipe: absolute paths of files, a URL without its password, or a table of Python."""
     listed = [data] if isinstance(data, (str, Path)) else data
     if isinstance(listed, (list, tuple)) and len(listed) == 1 and is_url(listed[0]):
-        url = re.sub(r"(://[^/@:]*):[^/]*@", r"\1@", listed[0])
+        url = without_password(listed[0])
         if url.startswith(SQLITE):
             url = SQLITE + os.path.abspath(url.removeprefix(SQLITE))
         return {"url": url} | {name: value for name, value in dataclasses.asdict(query).items() if value}
