@@ -22,8 +22,8 @@ READERS = pytest.mark.parametrize("large", [BY_PANDAS, BY_ROWS], ids=["pandas", 
 
 def read(monkeypatch, large, text, numeric=(), *, headed=True):
     monkeypatch.setattr(csv_tables, "LARGE", large)
-    found = CsvTable.parse(text, headed=headed).columns(numeric)
-    return {name: column.tolist() for name, column in found.items()}
+    columns = CsvTable.parse(text, headed=headed).columns(numeric)
+    return {name: column.tolist() for name, column in columns.items()}
 
 
 @pytest.mark.slow
@@ -41,16 +41,16 @@ def test_numbers_come_back_to_the_bit(monkeypatch, large):
 @READERS
 def test_text_columns_are_returned_verbatim(monkeypatch, large):
     words = ["NA", "inf", "None", "null", "nan", "", "001", "1e5", " blank ", "True", "#", "N/A", "-", "é"]
-    found = read(monkeypatch, large, to_text(["word", "x"], [{"word": word, "x": 1} for word in words]))
-    assert found == {"word": words, "x": ["1"] * len(words)}
+    columns = read(monkeypatch, large, to_text(["word", "x"], [{"word": word, "x": 1} for word in words]))
+    assert columns == {"word": words, "x": ["1"] * len(words)}
 
 
 @READERS
 def test_infinities_and_nan_are_numbers(monkeypatch, large):
-    found = read(monkeypatch, large, "a,b\ninf,-Infinity\nnan,1e400\n", ["a", "b"])
-    assert found["a"][0] == math.inf
-    assert math.isnan(found["a"][1])
-    assert found["b"] == [-math.inf, math.inf]
+    columns = read(monkeypatch, large, "a,b\ninf,-Infinity\nnan,1e400\n", ["a", "b"])
+    assert columns["a"][0] == math.inf
+    assert math.isnan(columns["a"][1])
+    assert columns["b"] == [-math.inf, math.inf]
 
 
 @READERS
@@ -111,8 +111,8 @@ def test_both_readers_agree_on_every_text(body, end, numeric):
     for large in (BY_PANDAS, BY_ROWS):
         with pytest.MonkeyPatch.context() as patch:
             try:
-                found = read(patch, large, text, sorted(numeric))
-                answers.append({name: [str(cell) for cell in cells] for name, cells in found.items()})
+                columns = read(patch, large, text, sorted(numeric))
+                answers.append({name: [str(cell) for cell in cells] for name, cells in columns.items()})
             except CsvError as error:
                 answers.append(error.line)
     assert answers[0] == answers[1]

@@ -76,8 +76,8 @@ def test_a_call_that_fits_the_text_has_no_fault(net):
 
 
 def test_supplied_arguments_are_passed_only_where_there_is_a_parameter_for_them(net):
-    made = python_file.call(net, "Net", {"width": 8}, {"shape": (1, 2), "classes": 10})
-    assert (made.classes, made.width) == (10, 8)
+    module = python_file.call(net, "Net", {"width": 8}, {"shape": (1, 2), "classes": 10})
+    assert (module.classes, module.width) == (10, 8)
     assert python_file.call(net, "read", {"limit": 5}, {"classes": 10}) == 5
 
 

@@ -37,12 +37,6 @@ def remembered(monkeypatch):
     plans.remember(monkeypatch)
 
 
-@pytest.fixture
-def noiseless(monkeypatch):
-    """Draw zeros, so that released numbers are the bounded sums themselves."""
-    monkeypatch.setattr(Noise, "draw", lambda self, key, part, count: [0] * count)
-
-
 def values(result):
     return [row["value"] for row in result.rows]
 
@@ -341,17 +335,8 @@ def test_unknown_keys_come_in_their_order_and_not_by_appearance(noiseless):
     for names in (list(sizes), list(sizes)[::-1]):
         cells = [name for name in names for _ in range(sizes[name])]
         table = {"id": list(range(len(cells))), "key": cells}
-        result = release(
-            table,
-            outputs=[Count()],
-            by="key",
-            keys="unknown",
-            max_groups=1,
-            person="id",
-            noise="laplace",
-            eps=1,
-            delta=1e-6,
-        )
+        about = {**PURE, "delta": 1e-6, "by": "key", "keys": "unknown", "max_groups": 1, "noise": "laplace"}
+        result = release(table, outputs=[Count()], **about)
         assert [(row["key"], row["value"]) for row in result.rows] == [("-3", 20), ("2", 40), ("10", 50), ("16", 30)]
 
 
@@ -496,20 +481,8 @@ def test_a_dry_run_opens_no_row(tmp_path, capfd, monkeypatch):
     path, seen = tmp_path / "t.csv", []
     monkeypatch.setattr(tables.Files, "blocks", lambda *_: pytest.fail("a row was read"))
     words = ["release", "--data", path, "--person", "id", "--by", "key", "--keys", "unknown", "--max-groups", "2"]
-    words += [
-        "--mean",
-        "x",
-        "--max-rows",
-        "1",
-        "--bounds",
-        "x=0:9",
-        "--eps",
-        "1",
-        "--delta",
-        "1e-6",
-        "--noise",
-        "laplace",
-    ]
+    words += ["--mean", "x", "--max-rows", "1", "--bounds", "x=0:9", "--eps", "1", "--delta", "1e-6"]
+    words += ["--noise", "laplace"]
     for body in (b"", b"p,A,3\r\n" * 100, b'"open\xff\x00,,,,\n1\n'):
         path.write_bytes(b"id,key,x\r\n" + body)
         seen.append(call(capfd, *words, "--dry-run"))

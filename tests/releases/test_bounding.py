@@ -38,11 +38,17 @@ def cell_sums(rows, key, groups, most, lo, hi):
 
 
 rows_of = st.lists(st.tuples(st.sampled_from(("p", "q")), st.sampled_from(KEYS), st.integers(-3, 4)), max_size=6)
-own = st.lists(st.tuples(st.just("new"), st.sampled_from(KEYS), st.integers(-3, 4)), max_size=7)
+rows_of_new = st.lists(st.tuples(st.just("new"), st.sampled_from(KEYS), st.integers(-3, 4)), max_size=7)
 
 
 @settings(max_examples=120, deadline=None)
-@given(rows_of, own, st.binary(min_size=32, max_size=32), st.sampled_from(LIMITS), st.randoms(use_true_random=False))
+@given(
+    rows_of,
+    rows_of_new,
+    st.binary(min_size=32, max_size=32),
+    st.sampled_from(LIMITS),
+    st.randoms(use_true_random=False),
+)
 def test_a_person_changes_few_cells_by_little_whatever_key_and_order(others, added, key, limits, random):
     groups, most, lo, hi = limits
     both = others + added

@@ -25,7 +25,7 @@ from wpriv.releases import aggregate, plan, tables
 from wpriv.releases.noise_plan import Budget
 from wpriv.releases.outputs import Limits
 from wpriv.releases.plan import Question
-from wpriv.releases.sampling import GAUSS, Noise, Selection
+from wpriv.releases.sampling import GAUSS, Selection
 
 WIDE = Budget(3.0, 0.05)  # little noise, so that few outcomes matter
 PURE = Budget(3.0, 0.0, "laplace")
@@ -55,7 +55,7 @@ def grid(number):
     return Fraction(number["grid"] or 1)
 
 
-def small_tables(others, own):
+def small_tables(others, most):
     """Rows of other people, and of one person, up to a number of each."""
     for base in range(others + 1):
         for some in itertools.combinations_with_replacement(ROWS, base):
@@ -64,7 +64,7 @@ def small_tables(others, own):
                 rest,
                 [
                     [("p", *row) for row in mine]
-                    for size in range(1, own + 1)
+                    for size in range(1, most + 1)
                     for mine in itertools.combinations_with_replacement(ROWS, size)
                 ],
             )
@@ -97,11 +97,6 @@ def divergence(pairs, eps):
     return max(float(np.maximum(p - t * q, 0).sum()), float(np.maximum(q - t * p, 0).sum()))
 
 
-@pytest.fixture
-def noiseless(monkeypatch):
-    monkeypatch.setattr(Noise, "draw", lambda self, key, part, count: [0] * count)
-
-
 # outputs, L, M, by, and whether one person attains all maxima
 RELEASES = [
     ("persons", [Count()], None, None, False, True),
@@ -128,10 +123,10 @@ CASES = [
 @pytest.mark.parametrize(("outputs", "groups", "rows", "by", "attained", "budget"), nightly.sharded(CASES, 3))
 def test_no_neighbours_lose_more_than_is_stated(noiseless, outputs, groups, rows, by, attained, budget):
     about = planned(outputs, groups, rows, budget, by)
-    others, own = (2, 3) if nightly.WHOLE else (1, 2)
+    others, most = (2, 3) if nightly.WHOLE else (1, 2)
     shifts = set()
     for key in (b"k" * 32, b"l" * 32):
-        for rest, persons in small_tables(others, own):
+        for rest, persons in small_tables(others, most):
             before = exact_integers(about, rest, key)
             for mine in persons:
                 after = exact_integers(about, [*mine[:1], *rest, *mine[1:]], key)

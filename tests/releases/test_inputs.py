@@ -16,7 +16,6 @@ from tests.command_line import call
 from tests.postgres import new_database
 from wpriv import Count, Mean, Quantile, Sum, release
 from wpriv.errors import MissingResource, UnknownName, UsageError
-from wpriv.releases.sampling import Noise
 from wpriv.releases.tables import table
 
 pa = pytest.importorskip("pyarrow")
@@ -30,12 +29,6 @@ ROWS = [
     ("p3", "B", ""), ("p4", "A", "nan"), ("p5", "A", "inf"), ("", "A", "7"), ("p6", "a", "2"), ("p6", "A ", "2"),
 ]  # fmt: skip
 NAMES = ("patient", "ward", "days")
-
-
-@pytest.fixture
-def noiseless(monkeypatch):
-    """Draw zeros, so that released numbers are the bounded sums themselves."""
-    monkeypatch.setattr(Noise, "draw", lambda self, key, part, count: [0] * count)
 
 
 def columns_of(rows):
@@ -156,9 +149,9 @@ def test_cells_of_every_type_of_arrow_are_read_exactly():
         "nothing": (pa.array([None, None]), [None, None]),
     }
     arrow = pa.table({name: array for name, (array, _) in some.items()})
-    found = every_cell(table(arrow), tuple(some))
-    assert found == {name: cells for name, (_, cells) in some.items()}
-    assert [type(cells[0]) for cells in found.values()] == [type(cells[0]) for _, cells in some.values()]
+    cells_read = every_cell(table(arrow), tuple(some))
+    assert cells_read == {name: cells for name, (_, cells) in some.items()}
+    assert [type(cells[0]) for cells in cells_read.values()] == [type(cells[0]) for _, cells in some.values()]
 
 
 def test_types_of_a_schema_are_told_apart(tmp_path, noiseless):
@@ -185,10 +178,10 @@ def test_a_column_of_missing_cells_of_a_frame_is_exact():
         {"id": pd.array([9007199254740993, None, 9007199254740992], "Int64"), "text": ["a", None, "b"]}
     )
     frame["code"] = frame["text"].astype("category")
-    found = every_cell(table(frame), ("id", "text", "code"))
-    assert found["id"] == [9007199254740993, None, 9007199254740992]
-    assert found["code"] == ["a", None, "b"]
-    assert [found["text"][0], found["text"][2]] == ["a", "b"]
+    cells_read = every_cell(table(frame), ("id", "text", "code"))
+    assert cells_read["id"] == [9007199254740993, None, 9007199254740992]
+    assert cells_read["code"] == ["a", None, "b"]
+    assert [cells_read["text"][0], cells_read["text"][2]] == ["a", "b"]
 
 
 @pytest.mark.parametrize("later", [["12", None, "7"], [12, None, 7], [12, 13, 7], [12.0, float("nan"), 7.0]])

@@ -234,8 +234,8 @@ def extend_legend(axes: Any, handle: Any, label: str) -> None:
 
 def _common(labels: Sequence[str]) -> tuple[str, list[str]]:
     """Split labels, such as ``a, b, c = 1 (claim)``, into the parts that all of them have, and what is left of each."""
-    own = [label for label in labels if not label.startswith((BAND, PUBLISHED))]
-    split = {label: match.groups("") for label in own if (match := _LABEL.fullmatch(label))}
+    curves = [label for label in labels if not label.startswith((BAND, PUBLISHED))]
+    split = {label: match.groups("") for label in curves if (match := _LABEL.fullmatch(label))}
     parts, claims = [words.split(", ") for words, _ in split.values()], {claim for _, claim in split.values()}
     shared = [part for part in parts[0] if all(part in each for each in parts)] if parts else []
     stated = claims.pop() if len(claims) == 1 else ""
