@@ -67,14 +67,7 @@ def test_low_bits_do_not_show_the_value():
     assert off_grid(noise) > 0.25
     assert off_grid(1 + noise) == 0
     about = (0, 1, "2^-8")
-    outputs = [
-        Count(),
-        Count("rows"),
-        Sum("x", *about),
-        Mean("x", *about),
-        BinCounts("x", (0, 1)),
-        Quantile("x", *about),
-    ]
+    outputs = [Count(), Count("rows"), BinCounts("x", (0, 1))] + [kind("x", *about) for kind in (Sum, Mean, Quantile)]
     for cells in ([0.0] * 10, [0.0] * 9 + [1.0], [0.1] * 10):
         table = {"id": list(range(10)), "x": cells}
         for row in release(table, outputs=outputs, max_rows=1, max_groups=1, **PURE).rows:
@@ -323,11 +316,8 @@ def test_keys_are_values_whatever_others_have(noiseless):
             for name, cells in table.items()
         }
         assert values(release(more, keys=forms, **about)) == [1] * len(forms)
-        assert values(release(more, keys=["A", "e\u0301", "7"], normalise=["nfc", "strip", "casefold"], **about)) == [
-            3,
-            2,
-            1,
-        ]
+        normal = {"keys": ["A", "e\u0301", "7"], "normalise": ["nfc", "strip", "casefold"]}
+        assert values(release(more, **normal, **about)) == [3, 2, 1]
 
 
 def test_unknown_keys_come_in_their_order_and_not_by_appearance(noiseless):
@@ -349,6 +339,19 @@ def test_a_key_of_many_persons_neither_forges_lines_nor_controls_the_terminal(tm
     assert stdout.startswith("B  persons  7\\n\\x1b[2J\\rA|  persons  ")
     assert "\x1b" not in (tmp_path / "out" / "statement.md").read_text()
     assert json.loads((tmp_path / "out" / "release.json").read_text())["outputs"][0]["key"].endswith("\rA|")
+
+
+@pytest.mark.parametrize("keys", ["unknown", ["A"], [7]])
+def test_a_form_of_keys_that_does_not_exist_is_refused_whatever_the_keys_are(tmp_path, keys):
+    """It was met at the first key of text, after the payment: the exit code told whether there was one."""
+    out, about = tmp_path / "out", {**PURE, "delta": 1e-6, "noise": "laplace", "max_groups": 1}
+    for cells in (["A"], [None], []):
+        table = {"id": list(range(len(cells))), "key": cells}
+        with pytest.raises(UsageError, match="no form of keys called 'casefod'; did you mean 'casefold'"):
+            release(table, outputs=[Count()], by="key", keys=keys, normalise=["casefod"], out=out, **about)
+    assert not out.exists()
+    with pytest.raises(UsageError, match="needs `by`"):
+        release({"id": [1]}, outputs=[Count()], normalise=["nfc"], **PURE)
 
 
 def test_keys_that_no_cell_can_be_are_refused():

@@ -195,9 +195,6 @@ def normalised(cell: Cell, forms: Sequence[str]) -> Cell:
     """A key with its text in normal form C, without surrounding blanks, or in folded case, as far as asked for."""
     if not isinstance(cell, str):
         return cell
-    for form in forms:
-        if form not in NORMALISE:
-            raise UsageError(f"`normalise` knows {', '.join(NORMALISE)}; found {shown(form)}")
     text = unicodedata.normalize("NFC", cell) if "nfc" in forms else cell
     text = text.strip() if "strip" in forms else text
     return text.casefold() if "casefold" in forms else text

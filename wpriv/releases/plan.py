@@ -10,11 +10,11 @@ from functools import cached_property
 
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.process import Process
-from wpriv.errors import UsageError
+from wpriv.errors import UnknownName, UsageError
 from wpriv.files.columns import BOOLEAN, DATE, INTEGER, NUMBER, TEXT, UUIDS
 from wpriv.numerics.numbers import number, positive_number, short, shown, text, whole
 from wpriv.releases import noise_plan, tables
-from wpriv.releases.bounding import Cell, canonical, normalised
+from wpriv.releases.bounding import NORMALISE, Cell, canonical, normalised
 from wpriv.releases.noise_plan import Budget, NoisePlan
 from wpriv.releases.outputs import PERSONS, Column, Count, Limits, Output, Part
 from wpriv.releases.sampling import GAUSS, LAPLACE
@@ -72,6 +72,11 @@ class Question:
         if (self.by is None) != (self.keys is None):
             wants = "`keys` needs `by`, the column that holds them" if self.by is None else self._needs_keys()
             raise UsageError(wants)
+        for form in self.normalise:
+            if form not in NORMALISE:
+                raise UnknownName("form of keys", str(form), NORMALISE, place="`normalise`")
+        if self.normalise and self.by is None:
+            raise UsageError("`normalise` is about keys: it needs `by`, or is left out")
         if self.other is not None and (self.keys is None or self.has_unknown_keys):
             raise UsageError("`other` is the key of all rows whose key is not declared: it needs declared `keys`")
         if not isinstance(self.keys, str):
