@@ -397,6 +397,16 @@ def test_records_are_declared_and_never_counted(folder):
     assert "1 / records" in release("stays.csv", delta=0.4, records=3, **about).warnings[0]
 
 
+def test_one_text_is_a_list_of_one_and_a_number_is_none(folder):
+    """Letters of "NA" would be two texts of missing cells, and a negative seed a recipe that cannot be read again."""
+    about = {"person": "patient", "outputs": [Count()], "eps": 1, "delta": 0}
+    assert asked(null="NA", **about) == asked(null=["NA"], **about)
+    for wrong in ({"null": 5}, {"null": ["NA", 5]}, {"normalise": 1}, {"seed": -1}, {"seed": 2**63}):
+        with pytest.raises(UsageError, match=f"`{next(iter(wrong))}`"):
+            release("stays.csv", out="report", **wrong, **about)
+    assert not (folder / "report").exists()
+
+
 @pytest.mark.parametrize(
     ("kind", "keys", "wanted"),
     [

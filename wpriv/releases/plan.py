@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -201,13 +201,33 @@ def asked(
     family = noise or (LAPLACE if share == 0 else GAUSS)
     named = (("max_groups", max_groups), ("max_rows", max_rows))
     limits = [None if each is None else whole(each, f"`{name}`") for name, each in named]
+    count = None if records is None else positive_number(whole(records, "`records`"), "`records`", whole=True)
+    budget = Budget(None if eps is None else number(eps, "`eps`"), share, family, number(key_delta, "`key_delta`"))
     return Question(
-        person, tuple(with_error), Limits(*limits),
-        Budget(None if eps is None else number(eps, "`eps`"), share, family, number(key_delta, "`key_delta`")), by,
-        keys if keys is None or isinstance(keys, str) else tuple(keys), other, tuple(normalise), tuple(null), distinct,
-        nonnegative, None if records is None else positive_number(whole(records, "`records`"), "`records`", whole=True),
-        None if seed is None else whole(seed, "`seed`"), tuple(typed),
+        person, tuple(with_error), Limits(*limits), budget, by, other=other, records=count,
+        keys=keys if keys is None or isinstance(keys, str) else tuple(keys), normalise=texts(normalise, "normalise"),
+        null=texts(null, "null"), distinct=distinct, nonnegative=nonnegative,
+        seed=None if seed is None else _seed(seed), typed=texts(typed, "types"),
     )  # fmt: skip
+
+
+def texts(value: object, name: str) -> tuple[str, ...]:
+    """One text or several, as a tuple.
+
+    Raises:
+        UsageError: it is anything else, such as a number.
+    """
+    listed = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [value]
+    if not all(isinstance(each, str) for each in listed):
+        raise UsageError(f"`{name}` is a text, or a list of texts; found {shown(value)}")
+    return tuple(listed)
+
+
+def _seed(seed: object) -> int:
+    value = whole(seed, "`seed`")
+    if not 0 <= value < 2**63:  # as recipes have it
+        raise UsageError(f"`seed` must be a whole number from 0 to 2^63 - 1; found {shown(seed)}")
+    return value
 
 
 @dataclass(frozen=True)

@@ -209,7 +209,7 @@ def release(
         distinct=distinct, nonnegative=nonnegative, records=records, seed=seed, typed=typed,
     )  # fmt: skip
     folder = None if out is None else Path(out)
-    read = Query(table, where, query, tuple(public))
+    read = Query(table, where, query, planning.texts(public, "public"))
     recipe = question.describe(declaration.described_data(data, read))
     if folder is not None and not dry_run:
         stored = release_folder.stored(folder, recipe)
