@@ -333,12 +333,12 @@ def test_a_dry_run_gives_the_errors_of_means_and_quantiles_of_so_many_rows(folde
     )
     ranks = 2 * 9 / 0.5 * math.log(61 / 0.05) / 10  # (2 Delta / eps0) ln(points / .05) over b
     percent = math.ceil(100 * ranks / 500 * 100) / 100  # to three digits, upwards
-    assert errors["quantile days 0.9 of 500 rows"] == f"within {percent}% of the rows (95%, certified)"
+    assert errors["quantile days 0.9 of 500 rows"] == f"within {percent}% of the rows (95%, upper bound)"
 
 
 def test_every_number_says_what_is_claimed_of_it(folder, capfd):
-    """Exact by summing probabilities (test_sampling), certified by the ranks, or approximate by a normal variable."""
-    claims = {"count": "exact", "sum": "exact", "histogram": "exact", "mean": "approximate", "quantile": "certified"}
+    """Exact by summing probabilities (test_sampling), an upper bound of ranks, or approximate by a normal variable."""
+    claims = {"count": "exact", "sum": "exact", "histogram": "exact", "mean": "approximate", "quantile": "upper-bound"}
     about = "--data stays.csv --person patient --max-rows 1 --max-groups 1 --delta 0 --bounds days=0:60 --mean days"
     more = "--count persons --sum days --quantile days=.5 --histogram days=0,5,9 --eps 90 --out report --seed 1"
     code, out, _ = call(capfd, "release", *about.split(), *more.split())

@@ -339,10 +339,12 @@ def _print_table(rows: Rows) -> None:
 
 def _costs(result: Released) -> list[tuple[str, str]]:
     """What a release would draw and spend: the noise of each output, the threshold, and the lines of the ledger."""
+    from wpriv.numerics.numbers import short
+
     facts = []
     for step in result.guarantee.process.describe():
         about = ", ".join(
-            f"{name} {value:g}" for name, value in step.items() if isinstance(value, (int, float)) and name != "n"
+            f"{name} {short(value)}" for name, value in step.items() if isinstance(value, (int, float)) and name != "n"
         )
         facts.append(("ledger", f"{step['n']} x {step['mech']}: {about}"))
     keys = result.answer["keys"]

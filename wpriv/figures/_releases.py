@@ -105,7 +105,9 @@ def _quantile(rows: Rows, axes: Any) -> Points:
         if "ranks" not in row:
             raise UsageError("this release was made by an earlier version of wpriv, without errors in ranks")
         x = _reach(10 * row["ranks"], [])
-        axes.plot(x, 100 * row["ranks"] / x, label=f"quantile {row['bin']}: {row['ranks']:.3g} ranks (95%, certified)")
+        axes.plot(
+            x, 100 * row["ranks"] / x, label=f"quantile {row['bin']}: {row['ranks']:.3g} ranks (95%, upper bound)"
+        )
     axes.set_yscale("log")
     _draw.frame(axes, ROWS, "error, % of the rows")
     return []

@@ -32,7 +32,7 @@ NO_COUNT = "no mean: the count is too small"
 APPROXIMATE = "approximate interval"
 # what holds of the interval of a number: of a count or sum by summing probabilities, of a mean by a normal variable; of
 # a quantile, whose distance in ranks is bounded
-EXACT, CERTIFIED, NORMAL = "exact", "certified", "approximate"
+EXACT, BOUND, NORMAL = "exact", "upper-bound", "approximate"
 
 
 def _plain(decimal: str) -> int | str:
@@ -213,7 +213,7 @@ def describe(
         "half_width": None if width is None else _plain(width),
         "interval": None if interval is None else [plain(end) for end in interval],
         "level": LEVEL,
-        "claim": {"mean": NORMAL, "quantile": CERTIFIED}.get(output.kind, EXACT),
+        "claim": {"mean": NORMAL, "quantile": BOUND}.get(output.kind, EXACT),
         "grid": None if output.grid is None else decimal_text(step, places(step)),
         "noise": about[0] if len(about) == 1 else about,
         **extra,

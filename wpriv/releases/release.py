@@ -104,7 +104,7 @@ class Released(Shown):
                 ranks = row["ranks"]
                 assert isinstance(ranks, float)
                 percent = text(100 * ranks / size, up=True, digits=3)
-                known[f"{name} of {size:g} rows"] = f"within {percent}% of the rows (95%, certified)"
+                known[f"{name} of {size:g} rows"] = f"within {percent}% of the rows (95%, upper bound)"
             elif isinstance(row["noise"], list):
                 low, high = aggregate.errors_of_mean(row, size)
                 known[f"{name} of {size:g} rows"] = (
