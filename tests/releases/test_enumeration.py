@@ -71,7 +71,7 @@ def small_tables(others, most):
 
 
 @functools.cache
-def law(noise, reach):
+def distribution(noise, reach):
     k = np.arange(-reach, reach + 1)
     w = np.exp(-((k / noise.spread) ** 2) / 2) if noise.family == GAUSS else np.exp(-np.abs(k) / noise.spread)
     return k, w / w.sum()
@@ -82,8 +82,8 @@ def reach_of(noise):
 
 
 def shifted(noise, shift):
-    """The two laws of one noisy integer, over the same outcomes."""
-    w = law(noise, reach_of(noise))[1]
+    """The two distributions of one noisy integer, over the same outcomes."""
+    w = distribution(noise, reach_of(noise))[1]
     zeros = np.zeros(abs(shift))
     return np.concatenate([w, zeros]), np.concatenate([zeros, w])
 
@@ -152,7 +152,7 @@ def test_no_neighbours_lose_more_than_is_stated(noiseless, outputs, groups, rows
 
 
 def pair_of_key(integers, noises, threshold):
-    """The two laws of what one unknown key shows: nothing, which comes first, or its noisy integers."""
+    """The two distributions of what one unknown key shows: nothing, which comes first, or its noisy integers."""
     held = [each for each in integers if each is not None]
     grids = [
         np.arange(min(values) - reach_of(noise), max(values) + reach_of(noise) + 1)
@@ -163,7 +163,7 @@ def pair_of_key(integers, noises, threshold):
     for each in integers:
         shown = np.ones(1)
         for noise, grid_, value in zip(noises, grids, each or [None] * len(grids), strict=True):
-            k, w = law(noise, reach_of(noise))
+            k, w = distribution(noise, reach_of(noise))
             p = np.zeros(len(grid_)) if value is None else np.interp(grid_ - value, k, w, left=0, right=0)
             shown = np.multiply.outer(shown, p).ravel()
         pair.append(np.concatenate([[1 - shown.sum()], shown]))

@@ -132,14 +132,14 @@ def test_what_a_person_can_do_costs_at_most_what_the_lines_say_and_the_most_is_a
 
 @pytest.mark.parametrize("sigma", [1.0, 2.0])
 def test_an_unknown_key_costs_at_most_its_noise_and_its_leak(sigma):
-    """The law of what a key shows (nothing, or its noisy count), of n and n + 1 persons, by enumeration."""
+    """The distribution of what a key shows (nothing, or its noisy count), of n and n + 1 persons, by enumeration."""
     threshold, eps = 6, 0.5
     k = np.arange(-60, 61)
     w = np.exp(-((k / sigma) ** 2) / 2)
     w /= w.sum()
     leak = float(w[k >= threshold].sum())
 
-    def law(persons):
+    def distribution(persons):
         if persons == 0:
             return {None: 1.0}
         shown = persons + k > threshold
@@ -148,7 +148,7 @@ def test_an_unknown_key_costs_at_most_its_noise_and_its_leak(sigma):
 
     worst = 0.0
     for persons in (0, 1, 3, threshold, 30):
-        p, q = law(persons), law(persons + 1)
+        p, q = distribution(persons), distribution(persons + 1)
         for one, other in ((p, q), (q, p)):
             loss = sum(max(one.get(x, 0) - math.exp(eps) * other.get(x, 0), 0) for x in {*p, *q})
             worst = max(worst, loss)
