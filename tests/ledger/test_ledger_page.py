@@ -33,13 +33,13 @@ def ledger(tmp_path):
     """A ledger with releases of two actors in two scopes, a reservation, and a refusal."""
     url = f"sqlite:///{tmp_path}/b.db"
     about = {"scopes": ["sales:mu=0.1"], "partitions": ["sales:region=north,south"], "unit": "one customer"}
-    with Ledger.create(url, eps=1, delta=1e-6, rule="gauss", **about) as made:
-        made.spend("gauss sigma=100 n=10", key="july", actor="dashboard", reason="weekly <report>")
-        made.spend("gauss sigma=100", actor="<b>research</b>", scope="sales:region=north")
-        made.reserve("gauss sigma=50", scope="sales")
+    with Ledger.create(url, eps=1, delta=1e-6, rule="gauss", **about) as book:
+        book.spend("gauss sigma=100 n=10", key="july", actor="dashboard", reason="weekly <report>")
+        book.spend("gauss sigma=100", actor="<b>research</b>", scope="sales:region=north")
+        book.reserve("gauss sigma=50", scope="sales")
         with pytest.raises(Refused):
-            made.spend("gauss sigma=2", actor="research")
-        yield made
+            book.spend("gauss sigma=2", actor="research")
+        yield book
 
 
 @pytest.fixture
@@ -136,10 +136,10 @@ def test_the_database_of_the_page_refuses_to_write(url):
 )
 def test_every_rule_has_a_page(tmp_path, terms):
     url = f"sqlite:///{tmp_path}/b.db"
-    with Ledger.create(url, eps=1, delta=1e-6, **terms) as made:
-        made.spend("laplace scale=200")
+    with Ledger.create(url, eps=1, delta=1e-6, **terms) as book:
+        book.spend("laplace scale=200")
         if "plan" in terms:
-            made.spend("gauss sigma=1 n=5 poisson 0.01", planned=True)
+            book.spend("gauss sigma=1 n=5 poisson 0.01", planned=True)
         client = TestClient(page.application(url), base_url=HOME)
         answer = client.get("/", params={"words": "laplace scale=200"})
         assert answer.status_code == 200
@@ -325,8 +325,8 @@ def test_a_token_is_the_first_line_of_a_file(tmp_path):
     ],
 )
 def test_a_page_for_other_machines_is_refused(capsys, ledger, flags, code, words):
-    found, out, err = call(capsys, f"ledger serve {ledger.store.url} {flags}")
-    assert (found, out) == (code, "")
+    exit_code, out, err = call(capsys, f"ledger serve {ledger.store.url} {flags}")
+    assert (exit_code, out) == (code, "")
     assert words in err
 
 

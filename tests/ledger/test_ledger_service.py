@@ -259,10 +259,10 @@ def test_a_limit_falls_and_rises_to_the_ceiling_that_was_promised_from_the_start
 def test_a_lower_limit_admits_what_a_ledger_of_that_limit_does_or_a_little_less(tmp_path, rule):
     what = "laplace scale=100"
     with (
-        made(f"sqlite:///{tmp_path}/a.db", rule=rule) as own,
+        made(f"sqlite:///{tmp_path}/a.db", rule=rule) as plain,
         made(f"sqlite:///{tmp_path}/b.db", rule=rule, ceiling="eps=2,delta=1e-5") as lower,
     ):
-        right, fits = own.fits(what), lower.fits(what)
+        right, fits = plain.fits(what), lower.fits(what)
         assert right is not None
         assert fits is not None
         assert 0.9 * right <= fits <= 1.02 * right

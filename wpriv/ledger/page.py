@@ -127,7 +127,7 @@ class Page:
             return self.filled("fixed", {"fixed": self.overview.fixed()})
 
     def cost(self, request: Request) -> Response:
-        """What a planned release would cost; nothing is written."""
+        """Return what the release in the form would take of each limit, as a part of the page; nothing is spent."""
         query = request.query_params
         return self.filled("answer", {"answer": self._cost(query.get("words", ""), query.get("scope", ROOT))})
 

@@ -219,8 +219,17 @@ class Reader:
         return Process(tuple(steps.values()), self.charter.tree.adjacency, self.charter.group) if steps else None
 
     def export(self, path: str | Path) -> int:
-        """Write the history to a JSON file, or all entries to a file that ends in .jsonl; return the lines or steps."""
+        """Write the history to a .json file, or all entries to a .jsonl file; return the number of steps or entries.
+
+        Raises:
+            UsageError: the file has another ending, or is a folder. MissingResource: it cannot be written.
+        """
         path = Path(path)
+        if path.suffix not in (".json", ".jsonl"):
+            raise UsageError(
+                f"a ledger is exported to a file that ends in .json (the steps, for budget --history) or in .jsonl "
+                f"(all entries); found {str(path)[:80]!r}"
+            )
         if path.is_dir():
             raise UsageError(f"{path} is a folder. Name a file for the export, such as history.json")
         if path.suffix == ".jsonl":

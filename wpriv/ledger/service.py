@@ -43,7 +43,7 @@ class Refused(CheckFailed):
 
     Attributes:
         scope: the scope that refuses. limit: its limit. left: the share of each of its accounts that is left.
-        fits: how many of the steps of a release of one kind still fit; None of several kinds.
+        fits: the number of its steps that would still fit in one release; None where its steps are of several kinds.
     """
 
     scope: str = ""
@@ -80,10 +80,11 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a release would take of one limit.
+    """What a release would take of one limit in force.
 
     Args:
-        scope, limit: whose it is. accounts: of each its name, the share that the release takes, and the one left then.
+        scope, limit: the scope, and its limit in force.
+        accounts: the name of each account, the share of it that the release takes, and the share left afterwards.
     """
 
     scope: str
@@ -153,14 +154,14 @@ class Ledger(Reader):
         return self._admit(what, key, "spend", **about)
 
     def fits(self, what: What, *, scope: str = ROOT) -> int | None:
-        """How many steps of one kind would fit now in one release, at most 2^40; None for what has several kinds."""
+        """Return how many steps would fit now in one release, at most 2^40; None where they are of several kinds."""
         process, place = self._read(what, scope)
         units = [(unit, MOST) for unit, _ in charges.units_of(process)]
         with self.store.transaction(write=False) as connection:
             return self._room(connection, self.store.books(connection, self.charter.tree), units, place)
 
     def cost(self, what: What, *, scope: str = ROOT) -> tuple[Cost, ...]:
-        """What a release would take now of every limit above a scope; nothing is written but computed charges.
+        """Return what a release would take now of every limit above a scope; nothing is spent.
 
         Raises:
             Refused: it does not fit. Unsupported: no charge is known.
@@ -439,7 +440,10 @@ class Ledger(Reader):
         return error
 
     def _room(self, connection: Any, books: Books, units: Units, place: Place) -> int | None:
-        """How many of the steps of a release of one kind fit in one release, at most its own; None of several kinds."""
+        """Return how many steps of a release fit now in one release, at most as many as it has.
+
+        None is returned where its steps are of several kinds.
+        """
         if len(units) > 1:
             return None
         unit, most = units[0]

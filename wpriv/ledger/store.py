@@ -57,14 +57,14 @@ _KINDS: dict[str, Any] = {"text": Text, "int": Integer, "big": BigInteger, "byte
 
 def _table(name: str, columns: str, *rules: UniqueConstraint | CheckConstraint) -> Table:
     """A table of columns written as ``seq:big!``: ! is the primary key, * unique, + indexed, ? may be null."""
-    made = []
+    fields = []
     for word in columns.split():
         column, _, kind = word.partition(":")
         marks: dict[str, Any] = {"nullable": "?" in kind}
         marks |= {"primary_key": True, "autoincrement": False} if "!" in kind else {}
         marks |= {"unique": True} if "*" in kind else {"index": True} if "+" in kind else {}
-        made.append(Column(column, _KINDS[kind.rstrip("!*+?")], **marks))
-    return Table(name, _TABLES, *made, *rules)
+        fields.append(Column(column, _KINDS[kind.rstrip("!*+?")], **marks))
+    return Table(name, _TABLES, *fields, *rules)
 
 
 LEDGER = _table("ledger", "id:text! schema:int rule:text limits_digest:text charter:text head_seq:big head_digest:text")
@@ -186,8 +186,8 @@ class Store:
         try:
             parsed = make_url(url)
         except (ArgumentError, ValueError):
-            found = without_password(str(url))[:80]
-            raise UsageError(f"a ledger is named by a URL, such as {_EXAMPLE}; found {found!r}") from None
+            shown = without_password(str(url))[:80]
+            raise UsageError(f"a ledger is named by a URL, such as {_EXAMPLE}; found {shown!r}") from None
         self.kind = parsed.get_backend_name()
         if self.kind == "sqlite":
             name = parsed.database
