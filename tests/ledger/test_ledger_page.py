@@ -21,7 +21,8 @@ from wpriv.config import plain_words
 from wpriv.errors import MissingResource, UsageError
 from wpriv.ledger import page
 from wpriv.ledger.charter import process_of
-from wpriv.ledger.overview import sentence
+from wpriv.ledger.filters import Limit
+from wpriv.ledger.overview import Overview, sentence
 from wpriv.ledger.service import Ledger, Refused
 
 TOKEN = "a-token-of-the-tests"
@@ -117,6 +118,54 @@ def test_costs_are_what_a_spend_books(ledger):
         assert share == pytest.approx(before[account.scope, account.name] - account.left, abs=1e-14)
 
 
+@pytest.fixture
+def lowered(tmp_path):
+    """A ledger that promises (3, 1e-6)-DP, where (1, 1e-6)-DP is in force, and a limit that stands twice."""
+    url, limits = f"sqlite:///{tmp_path}/c.db", ["mu=1", "mu=1"]
+    with Ledger.create(url, eps=1, delta=1e-6, ceiling="eps=3,delta=1e-6", limits=limits, rule="gauss") as book:
+        book.spend("gauss sigma=100 n=56", actor="reports")
+        yield book
+
+
+def test_shares_are_those_of_the_limit_in_force(lowered):
+    """T of (1, 1e-6) is .05602896 by T3, of which 56 releases of 1/100^2 take 9.9948%."""
+    client = TestClient(page.application(lowered.store.url), base_url=HOME)
+    text = client.get("/").text
+    assert "90% left of (1, 1e-6)-DP for all" in text
+    assert "Everything ever released from scope all is (3, 1e-6)-DP" in text
+    assert "The limit is (1, 1e-6)-DP at present, and may rise to (3, 1e-6)-DP." in text
+    assert "9.995% of T of all" in text
+    assert 'data-label="of all (1, 1e-6)-DP">9.995%' in text
+    assert (
+        "takes 9.995% of T, then 80.01% is left" in client.get("/cost", params={"words": "gauss sigma=100 n=56"}).text
+    )
+
+
+def test_of_a_limit_that_fell_below_what_is_booked_nothing_is_left(lowered):
+    lowered.limit(Limit(0.1, 1e-6))
+    assert lowered.status(fixed=False).accounts[0].left == 0.0
+    with pytest.raises(Refused) as refused:
+        lowered.spend("gauss sigma=1000")
+    assert refused.value.left == (("T", 0.0),)
+    overview = Overview(lowered)
+    overview.update()
+    # the axis of the picture is 28 above its lower end
+    assert overview.picture().lines[0][1].endswith("V212.0H708")
+    assert overview.rows()[0].limits[0].share == 0.0
+
+
+def test_what_each_release_has_booked_is_of_the_filter_that_still_holds(tmp_path):
+    with Ledger.create(f"sqlite:///{tmp_path}/u.db", eps=1, delta=1e-6, rule="union") as book:
+        while not any(account.closed for account in book.status(fixed=False).accounts):
+            book.spend("gauss sigma=30")
+        overview = Overview(book)
+        overview.update()
+        open_account = next(account for account in book.status(fixed=False).accounts if not account.closed)
+    ((_, count, (share,)),) = overview.actors()
+    assert count == len(overview.releases)
+    assert float(share[:-1]) == pytest.approx(100 * (1 - open_account.left), abs=0.02)
+
+
 def test_the_database_of_the_page_refuses_to_write(url):
     Ledger.create(url, eps=1, delta=1e-6, rule="gauss").close()
     with Ledger(url, read_only=True) as reader:
@@ -144,6 +193,7 @@ def test_every_rule_has_a_page(tmp_path, terms):
         answer = client.get("/", params={"words": "laplace scale=200"})
         assert answer.status_code == 200
         assert "fits; nothing was spent" in answer.text
+        assert (", or of the other filter: T " in answer.text) == (terms.get("rule") == "union")
         assert (", planned<" in answer.text) == ("plan" in terms)
         assert client.get("/fixed").status_code == 200
 

@@ -125,7 +125,8 @@ class Reader:
 
         Args:
             fixed: also give what pld certifies of the releases so far, which holds if all of them had been fixed before
-                the first one; None where they are of many kinds, or in several scopes.
+                the first one; None before the first one, without a limit with delta, with several scopes or a
+                partition, and where of a mechanism only Renyi divergences are known.
         """
         with self.store.transaction(write=False) as connection:
             row = self.store.row(connection, lock=False)
@@ -135,7 +136,8 @@ class Reader:
         gates = self.charter.tree.gates
         promises = tuple(PROMISE.format(scope=gate.scope, limit=gate.limit) for gate in gates)
         unfinished = tuple(release.id for release in releases if release.state == "begun")
-        head, accounts = Head(row.head_seq, row.head_digest), tuple(accounts_of(books))
+        head = Head(row.head_seq, row.head_digest)
+        accounts = tuple(account for gate in range(len(gates)) for account in accounts_of(books, gate))
         words = self._fixed() if fixed else None
         now = [(gate.scope, books.in_force(number).limit, gate.limit) for number, gate in enumerate(gates)]
         lower = tuple(row for row in now if row[1] != row[2])
@@ -273,9 +275,10 @@ class Reader:
             raise CheckFailed("what is reserved does not follow from the entries: the table charge was changed")
         if _nonzero(replay.books) != _nonzero(books) or replay.books.closed != books.closed:
             raise CheckFailed("what is booked does not follow from the entries: the table account was changed")
-        for account in accounts_of(books):
-            if account.booked > UNITS:
-                raise CheckFailed(f"scope {account.scope} has booked more than its limit {account.limit}")
+        for gate in range(len(books.tree.gates)):
+            for account in accounts_of(books, gate):
+                if account.booked > UNITS:
+                    raise CheckFailed(f"scope {account.scope} has booked more than its limit {account.limit}")
         open_ = [name for name, state in replay.states.items() if state == "begun"]
         return [f"release {name} began and has not ended; it is charged" for name in open_]
 
@@ -285,14 +288,14 @@ def _nonzero(books: Books) -> dict[tuple[int, int, int], dict[Place, int]]:
     return {key: row for key, row in rows.items() if row}
 
 
-def accounts_of(books: Books) -> Iterable[Account]:
-    """All accounts of the gates with what they have booked."""
-    for gate, about in enumerate(books.tree.gates):
-        for number, each in enumerate(about.filters):
-            for index, (name, size) in enumerate(each.accounts):
-                booked = books.total(gate, number, index)
-                cap, closed = books.in_force(gate).caps[number][index], (gate, number) in books.closed
-                yield Account(about.scope, about.limit, number, name, size, booked, closed, cap)
+def accounts_of(books: Books, gate: int) -> Iterable[Account]:
+    """The accounts of a gate with what they have booked."""
+    about = books.tree.gates[gate]
+    for number, each in enumerate(about.filters):
+        for index, (name, size) in enumerate(each.accounts):
+            booked = books.total(gate, number, index)
+            cap, closed = books.in_force(gate).caps[number][index], (gate, number) in books.closed
+            yield Account(about.scope, about.limit, number, name, size, booked, closed, cap)
 
 
 class Replay:

@@ -219,10 +219,10 @@ class Books:
         return self.tree.total(self.tree.gates[gate].scope, self.amounts.get((gate, filter, account), {}))
 
     def left(self, gate: int, filter: int = 0) -> tuple[tuple[str, float], ...]:
-        """The share of each account of a filter that is left of the limit in force."""
+        """The share of each account of a filter that is left of the limit in force, from 0 to 1."""
         names, caps = [name for name, _ in self.tree.gates[gate].filters[filter].accounts], self.in_force(gate).caps
         return tuple(
-            (name, 1 - self.total(gate, filter, number) / cap if cap else 0.0)
+            (name, max(1 - self.total(gate, filter, number) / cap, 0.0) if cap else 0.0)
             for number, (name, cap) in enumerate(zip(names, caps[filter], strict=True))
         )
 

@@ -22,7 +22,7 @@ from wpriv.errors import CheckFailed, Unsupported, UsageError
 from wpriv.ledger import charges, charter, filters
 from wpriv.ledger.charges import Unit
 from wpriv.ledger.charter import What, canonical, digest, process_of, require_texts
-from wpriv.ledger.filters import TOO_MUCH, UNITS, Filter, Limit
+from wpriv.ledger.filters import TOO_MUCH, Filter, Limit
 from wpriv.ledger.reading import Reader
 from wpriv.ledger.scopes import PLANNED, ROOT, Booking, Books, InForce, Place, Refusal
 from wpriv.ledger.store import PENDING, SPENT, Entry, Head, Store
@@ -176,10 +176,12 @@ class Ledger(Reader):
             mine = {(each.gate, each.filter): each for each in books.take(changes, NEW, place, reserved=False)}
         for gate in self.charter.tree.gates_of(place):
             booking = next(mine[key] for key in sorted(mine) if key[0] == gate)
-            left = books.left(gate, booking.filter)
-            rows = [(name, units / UNITS, rest) for units, (name, rest) in zip(booking.amounts, left, strict=True)]
-            about = self.charter.tree.gates[gate]
-            costs.append(Cost(about.scope, about.limit, tuple(rows)))
+            now, left = books.in_force(gate), books.left(gate, booking.filter)
+            rows = [
+                (name, amount / cap if amount else 0.0, rest)
+                for amount, cap, (name, rest) in zip(booking.amounts, now.caps[booking.filter], left, strict=True)
+            ]
+            costs.append(Cost(self.charter.tree.gates[gate].scope, now.limit, tuple(rows)))
         return tuple(costs)
 
     def reserve(self, what: What, *, key: str | None = None, expires: float = EXPIRES, **about: Any) -> Receipt:
@@ -430,7 +432,7 @@ class Ledger(Reader):
 
     def _refused(self, refusal: Refusal, units: Units, fits: int | None) -> Refused:
         gate = self.charter.tree.gates[refusal.gate]
-        left = ", ".join(f"{text(100 * max(share, 0), up=False, digits=4)}% of {name}" for name, share in refusal.left)
+        left = ", ".join(f"{text(100 * share, up=False, digits=4)}% of {name}" for name, share in refusal.left)
         count = units[0][1]
         rest = "" if fits is None or count == 1 else f"; there is room for {fits} of its {count} releases"
         error = Refused(
