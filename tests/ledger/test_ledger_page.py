@@ -154,16 +154,19 @@ def test_of_a_limit_that_fell_below_what_is_booked_nothing_is_left(lowered):
     assert overview.rows()[0].limits[0].share == 0.0
 
 
-def test_what_each_release_has_booked_is_of_the_filter_that_still_holds(tmp_path):
+def test_shares_and_refusals_of_a_union_are_of_the_filter_that_still_holds(tmp_path):
     with Ledger.create(f"sqlite:///{tmp_path}/u.db", eps=1, delta=1e-6, rule="union") as book:
         while not any(account.closed for account in book.status(fixed=False).accounts):
             book.spend("gauss sigma=30")
         overview = Overview(book)
         overview.update()
-        open_account = next(account for account in book.status(fixed=False).accounts if not account.closed)
+        open_accounts = [account for account in book.status(fixed=False).accounts if not account.closed]
+        with pytest.raises(Refused) as refused:
+            book.spend("gauss sigma=1")
+        assert refused.value.left == tuple((account.name, account.left) for account in open_accounts)
     ((_, count, (share,)),) = overview.actors()
     assert count == len(overview.releases)
-    assert float(share[:-1]) == pytest.approx(100 * (1 - open_account.left), abs=0.02)
+    assert float(share[:-1]) == pytest.approx(100 * (1 - open_accounts[0].left), abs=0.02)
 
 
 def test_the_database_of_the_page_refuses_to_write(url):

@@ -162,27 +162,22 @@ class Overview:
                     self.releases[row["release"]].booked[row["gate"], row["filter"]] = row["amounts"][0]
         self.releases[name].state = self.replay.states[name]
 
-    def _filter(self, gate: int) -> int:
-        """The first filter of a limit that was not exceeded."""
-        filters = range(len(self.tree.gates[gate].filters))
-        return next((number for number in filters if (gate, number) not in self.replay.books.closed), 0)
-
     def _share(self, gate: int, units: int) -> float:
         """Units of the first account of a limit as a share of what the limit in force leaves of it."""
-        return units / max(self.replay.books.in_force(gate).caps[self._filter(gate)][0], 1)
+        return units / max(self.replay.books.in_force(gate).caps[self.replay.books.open_filter(gate)][0], 1)
 
     def _shares(self, releases: Iterable[Release]) -> dict[int, float]:
         """The share of each limit in force that some releases have booked together, by the number of the limit."""
         units = Counter[int]()
         for release in releases:
             for (gate, number), amount in release.booked.items():
-                units[gate] += amount if number == self._filter(gate) else 0
+                units[gate] += amount if number == self.replay.books.open_filter(gate) else 0
         return {gate: self._share(gate, amount) for gate, amount in units.items()}
 
     def left(self) -> tuple[float, ...]:
         """The share that is left of each limit: of its account that is nearest to its end."""
         return tuple(
-            min(share for _, share in self.replay.books.left(gate, self._filter(gate)))
+            min(share for _, share in self.replay.books.left(gate, self.replay.books.open_filter(gate)))
             for gate in range(len(self.tree.gates))
         )
 
@@ -233,7 +228,7 @@ class Overview:
         gate = next(iter(self.tree.gates_of(place)), None)
         if gate is None:
             return ""
-        which = self._filter(gate)
+        which = self.replay.books.open_filter(gate)
         row = self.replay.books.amounts.get((gate, which, 0), {})
         units = row.get(place, 0) if place.partition else self.tree.total(place.scope, row)
         about = self.tree.gates[gate]

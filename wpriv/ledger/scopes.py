@@ -184,7 +184,7 @@ class Booking:
 
 @dataclass(frozen=True)
 class Refusal:
-    """The first limit that refuses a release: its gate, the limit in force, and what its first filter has left."""
+    """The first limit that refuses a release: its gate, the limit in force, and what its first open filter has left."""
 
     gate: int
     limit: Limit
@@ -218,7 +218,11 @@ class Books:
         """The units that are booked in an account of a gate."""
         return self.tree.total(self.tree.gates[gate].scope, self.amounts.get((gate, filter, account), {}))
 
-    def left(self, gate: int, filter: int = 0) -> tuple[tuple[str, float], ...]:
+    def open_filter(self, gate: int) -> int:
+        """The first filter of a gate that is not closed; there always is one, since only an admitted release closes."""
+        return next(number for number in range(len(self.tree.gates[gate].filters)) if (gate, number) not in self.closed)
+
+    def left(self, gate: int, filter: int) -> tuple[tuple[str, float], ...]:
         """The share of each account of a filter that is left of the limit in force, from 0 to 1."""
         names, caps = [name for name, _ in self.tree.gates[gate].filters[filter].accounts], self.in_force(gate).caps
         return tuple(
@@ -251,7 +255,7 @@ class Books:
                 # an exceeded filter of a union is closed for good
                 changes += [Booking(release, gate, number, -1, ())] if bookings is None else bookings
             if not fits:
-                return Refusal(gate, self.in_force(gate).limit, self.left(gate))
+                return Refusal(gate, self.in_force(gate).limit, self.left(gate, self.open_filter(gate)))
         return changes
 
     def _fitting(self, release: str, place: Place, gate: int, number: int, tariff: Tariff) -> list[Booking] | None:
