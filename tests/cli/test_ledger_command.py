@@ -108,6 +108,20 @@ def test_a_forecast_takes_a_limit_without_delta(capsys):
     assert (code, rounds) == (0, {"residue": None, "rdp": None, "gauss": None, "basic": 20, "union": None})
 
 
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ('"gauss sigma=50 observed=weibull:shape=0.5,records=9,coordinates=3,steps=1"', 2, "leave out `observed`"),
+        ('"gauss sigma=0.01"', 0, "no rule admits it"),
+    ],
+)
+def test_a_forecast_that_no_rule_admits_names_none(capsys, line, code, words):
+    exit_code, out, err = call(capsys, f"ledger plan {line} --eps 1 --delta 1e-6")
+    assert exit_code == code
+    assert words in (err if code else out)
+    assert ("fixed in advance" in out) == (code == 0)
+
+
 def test_a_limit_is_lowered_and_raised_to_its_ceiling(capsys):
     assert call(capsys, f"ledger init {URL} --eps 1 --delta 1e-6 --ceiling eps=2,delta=1e-6 --rule gauss")[0] == 0
     code, out, _ = call(capsys, f"ledger limit {URL} --eps 0.5 --delta 1e-6 --actor board --reason audit")

@@ -377,6 +377,19 @@ def test_the_history_is_what_the_calculator_reads(tmp_path, capsys):
         assert "if all of it had been fixed before the first release" in str(ledger.status().fixed)
 
 
+def test_sealed_entries_of_another_form_make_no_ledger(tmp_path):
+    with made(f"sqlite:///{tmp_path}/b.db") as ledger:
+        ledger.export(tmp_path / "e.jsonl")
+        head, name = ledger.head(), ledger.store.id
+    about = dict.fromkeys(("key", "actor", "reason"))
+    entry = store.Entry(2, "2026-01-01", "spend", "2", **about, code_version="0", body='{"place": 5}', prev=head.digest)
+    with (tmp_path / "e.jsonl").open("a") as lines:
+        lines.write(json.dumps({"ledger": name, **vars(entry.sealed(name))}) + "\n")
+    with pytest.raises(UsageError, match="not the entries of a ledger"):
+        import_entries(f"sqlite:///{tmp_path}/c.db", tmp_path / "e.jsonl")
+    assert not (tmp_path / "c.db").exists()
+
+
 def test_entries_travel_and_are_verified(tmp_path):
     with made(f"sqlite:///{tmp_path}/b.db") as ledger:
         ledger.spend("gauss sigma=100 n=10", key="one")

@@ -396,18 +396,19 @@ def import_entries(url: str, path: str | Path) -> Head:
         ledger = {row.pop("ledger") for row in rows}
         entries = [Entry(**row) for row in rows]
         charter = Charter.of_text(canonical(entries[0].content()["charter"]))
+        if len(ledger) > 1:
+            raise CheckFailed(f"{path}: entries of several ledgers")
+        name = ledger.pop()
+        _require_chain(entries, name)
+        replay = Replay(charter)
+        for entry in entries[1:]:
+            replay.add(entry)
+        releases = release_rows(entries, replay.states)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError):
         raise UsageError(
             f"{path}: not the entries of a ledger, as `wpriv ledger export --out X.jsonl` writes"
         ) from None
-    if len(ledger) > 1:
-        raise CheckFailed(f"{path}: entries of several ledgers")
-    name = ledger.pop()
-    _require_chain(entries, name)
-    replay = Replay(charter)
-    for entry in entries[1:]:
-        replay.add(entry)
     store = Store(url, create=True)
-    store.restore(name, charter, entries, replay.books, replay.states)
+    store.restore(name, charter, entries, replay.books, releases)
     store.close()
     return Head(entries[-1].seq, entries[-1].digest)

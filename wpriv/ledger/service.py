@@ -20,7 +20,7 @@ from typing import Any, ParamSpec, TypeVar
 from wpriv.core.process import Process, Step
 from wpriv.errors import CheckFailed, Unsupported, UsageError
 from wpriv.ledger import charges, charter, filters
-from wpriv.ledger.charges import Unit
+from wpriv.ledger.charges import Unit, Units
 from wpriv.ledger.charter import What, canonical, digest, process_of, require_texts
 from wpriv.ledger.filters import TOO_MUCH, Filter, Limit
 from wpriv.ledger.reading import Reader
@@ -34,7 +34,6 @@ NEW = "new"
 MOST = 2**40
 EXPIRES, MOST_EXPIRES = 3600.0, 1e9
 RETRIES = 5  # where others spend while a refusal is put into words
-Units = list[tuple[Unit, int]]
 Name = tuple[str, str, int]  # of a charge: digests of its unit and filter, and the tier
 
 

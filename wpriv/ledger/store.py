@@ -292,7 +292,7 @@ class Store:
             connection.exec_driver_sql(statement)
 
     def restore(
-        self, ledger: str, charter: Charter, entries: list[Entry], books: Books, states: Mapping[str, str]
+        self, ledger: str, charter: Charter, entries: list[Entry], books: Books, releases: list[dict[str, str | None]]
     ) -> None:
         """Make the tables from the entries of another ledger and what follows from them; errors as for ``create``."""
         with self.transaction() as connection:
@@ -300,7 +300,7 @@ class Store:
             self._add_ledger(connection, ledger, charter, Head(entries[-1].seq, entries[-1].digest))
             for entry in entries:
                 connection.execute(insert(ENTRY).values(**vars(entry)))
-            for row in release_rows(entries, states):
+            for row in releases:
                 connection.execute(insert(RELEASE).values(**row))
             self.write_books(connection, Books(charter.tree), books)
             for gate, now in books.now.items():
