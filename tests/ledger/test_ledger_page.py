@@ -154,6 +154,16 @@ def test_of_a_limit_that_fell_below_what_is_booked_nothing_is_left(lowered):
     assert overview.rows()[0].limits[0].share == 0.0
 
 
+def test_the_cost_under_a_union_is_that_of_a_filter_which_admits_it(tmp_path):
+    """At (1, 1e-6) T admits more Gaussian releases than B, whose account at the ceiling has room for all of them."""
+    with Ledger.create(
+        f"sqlite:///{tmp_path}/u.db", eps=1, delta=1e-6, ceiling="eps=3,delta=1e-6", rule="union"
+    ) as book:
+        ((name, share, left), _) = book.cost(f"gauss sigma=100 n={book.fits('gauss sigma=100')}")[0].accounts
+    assert (name, share) == ("T", pytest.approx(1, abs=2e-3))
+    assert left == pytest.approx(1 - share)
+
+
 def test_shares_and_refusals_of_a_union_are_of_the_filter_that_still_holds(tmp_path):
     with Ledger.create(f"sqlite:///{tmp_path}/u.db", eps=1, delta=1e-6, rule="union") as book:
         while not any(account.closed for account in book.status(fixed=False).accounts):

@@ -172,10 +172,12 @@ class Ledger(Reader):
             changes = books.admit(NEW, place, self._tariff(connection, units, compute=True))
             if isinstance(changes, Refusal):
                 raise self._refused(changes, units, self._room(connection, books, units, place))
-            mine = {(each.gate, each.filter): each for each in books.take(changes, NEW, place, reserved=False)}
+            bookings = books.take(changes, NEW, place, reserved=False)
         for gate in self.charter.tree.gates_of(place):
-            booking = next(mine[key] for key in sorted(mine) if key[0] == gate)
-            now, left = books.in_force(gate), books.left(gate, booking.filter)
+            several = [(books.left(gate, each.filter), each) for each in bookings if each.gate == gate]
+            # of several filters the one that has most room afterwards
+            left, booking = max(several, key=lambda pair: min(share for _, share in pair[0]))
+            now = books.in_force(gate)
             rows = [
                 (name, amount / cap if amount else 0.0, rest)
                 for amount, cap, (name, rest) in zip(booking.amounts, now.caps[booking.filter], left, strict=True)
