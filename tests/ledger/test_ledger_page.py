@@ -73,6 +73,19 @@ def test_the_page_shows_what_is_left_by_whom_and_what_was_refused(client, ledger
     assert "This page only reads" in answer.text
 
 
+@pytest.mark.parametrize("path", ["/", "/overview", "/fixed"])
+def test_no_other_request_reads_new_entries_while_a_page_is_filled(client, monkeypatch, path):
+    fill, held = page.Page.filled, []
+
+    def filled(self, *values):
+        held.append(self.lock.locked())
+        return fill(self, *values)
+
+    monkeypatch.setattr(page.Page, "filled", filled)
+    assert client.get(path).status_code == 200
+    assert held == [True]
+
+
 def test_what_others_wrote_is_escaped(client):
     text = client.get("/").text
     assert "&lt;b&gt;research&lt;/b&gt;" in text

@@ -104,11 +104,10 @@ class Page:
         tree = self.ledger.charter.tree
         places = [name for name, _ in tree.parents]
         places += [str(Place(each.scope, each.name, part)) for each in tree.partitions for part in each.parts]
-        with self.lock:
-            shown = self._shown()
-        form = {"words": words, "scope": scope, "places": places}
+        form = {"words": words, "scope": scope, "places": places, "answer": answer}
         about = {"charter": self.ledger.charter, "url": self.ledger.store.url, "writes": self.token is not None}
-        return self.filled("ledger", {**shown, **form, **about, "answer": answer}, status)
+        with self.lock:
+            return self.filled("ledger", {**self._shown(), **form, **about}, status)
 
     def partial(self, _: Request) -> Response:
         """What changes as releases are spent."""
