@@ -276,7 +276,9 @@ def status(
     output.emit_bold(*now.promises)
     facts = [("rule", now.rule), *_limits(now), *_facts(now.accounts)]
     facts += [("releases", ", ".join(f"{count} {state}" for state, count in now.states.items()))] * bool(now.states)
-    facts += [] if fits is None else [("would fit", f"{fits} of {' '.join(words or ())} in one release")]
+    if words:
+        several = "no single number: steps of several kinds"
+        facts.append(("would fit", several if fits is None else f"{fits} of {' '.join(words)} in one release"))
     facts += [] if now.fixed is None else [("what ran", now.fixed)]
     output.emit_facts(facts)
 
