@@ -16,6 +16,7 @@ from tests.ledger.conftest import created
 from wpriv import Gauss, Step
 from wpriv.errors import CheckFailed, MissingResource, UsageError
 from wpriv.ledger import store
+from wpriv.ledger.charter import charter
 from wpriv.ledger.filters import UNITS, Limit
 from wpriv.ledger.reading import import_entries
 from wpriv.ledger.service import Ledger, Refused
@@ -415,6 +416,30 @@ def test_a_kill_anywhere_on_sqlite_loses_nothing_that_was_reported(tmp_path, poi
 def test_texts_that_no_database_keeps_are_refused(tmp_path, name, text):
     with created(f"sqlite:///{tmp_path}/b.db") as ledger, pytest.raises(UsageError, match=f"`{name}` is a text"):
         ledger.spend("gauss sigma=100", **{name: text})
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda ledger: ledger.spend("gauss sigma=100", key=5), "`key` is a text"),
+        (lambda ledger: ledger.spend("gauss sigma=100", scope=None), "a scope is a text"),
+        (lambda ledger: ledger.reserve("gauss sigma=100", expires="soon"), "expires must be a number"),
+        (lambda ledger: ledger.begin(2), "`release` is a text"),
+        (lambda ledger: ledger.begin("2", nonce=5), "`nonce` is a text"),
+        (lambda ledger: ledger.limit((1, 1e-6)), "`limit` is a Limit"),
+        (lambda ledger: ledger.check(5), "`head` is a text"),
+        (lambda ledger: charter(eps=1, delta=1e-6, scopes="sales"), "`scopes` is a list of texts"),
+        (lambda ledger: charter(eps=1, delta=1e-6, limits=[5]), "`limits` is a list of texts"),
+        (lambda ledger: charter(eps=1, delta=1e-6, ceiling=3), "a limit is written"),
+        (lambda ledger: charter(eps=1, delta=1e-6, kappa="much"), "kappa must be a number"),
+    ],
+)
+def test_arguments_of_other_types_are_refused_by_name(tmp_path, call, words):
+    with created(f"sqlite:///{tmp_path}/b.db", rule="gauss") as ledger:
+        head = ledger.head()
+        with pytest.raises(UsageError, match=words):
+            call(ledger)
+        assert ledger.head() == head
 
 
 def test_names_of_any_letters_are_kept_as_they_are(tmp_path):

@@ -14,7 +14,7 @@ from typing import Any
 from wpriv.core.process import Process, Step
 from wpriv.errors import CheckFailed, MissingResource, Unsupported, UsageError
 from wpriv.files import durable_writes, read_bytes
-from wpriv.ledger.charter import Charter, canonical, digest, in_force
+from wpriv.ledger.charter import Charter, canonical, digest, in_force, require_texts
 from wpriv.ledger.filters import UNITS, Limit
 from wpriv.ledger.scopes import Booking, Books, Place
 from wpriv.ledger.store import PENDING, SPENT, Entry, Head, Store, release_rows
@@ -253,8 +253,9 @@ class Reader:
             Remarks: releases that began and have not ended.
         Raises:
             CheckFailed: an entry was changed, removed or moved, the tables do not follow from the entries, or the
-                ledger is shorter than ``head`` says.
+                ledger is shorter than ``head`` says. UsageError: ``head`` is no head.
         """
+        require_texts(head=head)
         with self.store.transaction(write=False) as connection:
             row = self.store.row(connection, lock=False)
             entries = self.store.entries(connection)

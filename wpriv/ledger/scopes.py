@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from wpriv.core.kinds import Adjacency
 from wpriv.errors import UnknownName, UsageError
 from wpriv.ledger.filters import TOO_MUCH, UNITS, Filter, Limit
+from wpriv.numerics.numbers import shown
 
 ROOT = "all"
 PLANNED = -1  # the gate of the counts of a declared plan
@@ -37,6 +38,8 @@ class Place:
     @classmethod
     def parse(cls, text: str) -> Place:
         """The place that ``str`` writes as ``text``."""
+        if not isinstance(text, str):
+            raise UsageError(f"a scope is a text, such as sales; found {shown(text)}")
         scope, colon, rest = text.partition(":")
         partition, equals, part = rest.partition("=")
         if "=" in scope or bool(colon) != bool(equals) or (colon and not (scope and partition and part)):

@@ -26,7 +26,7 @@ from wpriv.ledger.filters import TOO_MUCH, Filter, Limit
 from wpriv.ledger.reading import Reader
 from wpriv.ledger.scopes import PLANNED, ROOT, Booking, Books, InForce, Place, Refusal
 from wpriv.ledger.store import PENDING, SPENT, Entry, Head, Store
-from wpriv.numerics.numbers import text
+from wpriv.numerics.numbers import number, shown, text
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -187,7 +187,7 @@ class Ledger(Reader):
 
     def reserve(self, what: What, *, key: str | None = None, expires: float = EXPIRES, **about: Any) -> Receipt:
         """Reserve a release, to ``begin`` within some seconds; arguments and errors as for ``spend``."""
-        if not 0 < expires <= MOST_EXPIRES:
+        if not 0 < (expires := number(expires, "expires")) <= MOST_EXPIRES:
             raise UsageError(f"`expires` is a number of seconds above 0, up to {MOST_EXPIRES:g}; found {expires:g}")
         return self._admit(what, key, "reserve", expires=expires, **about)
 
@@ -199,6 +199,7 @@ class Ledger(Reader):
         Raises:
             CheckFailed: it has begun with another nonce, was cancelled or has expired.
         """
+        require_texts(nonce=nonce)
         word = secrets.token_hex(16) if nonce is None else nonce
         with self._locked() as (connection, head):
             entry = self.store.entry(connection, release)
@@ -240,6 +241,8 @@ class Ledger(Reader):
         Raises:
             Refused: it is above the ceiling. UsageError: the scope has no such limit, or several.
         """
+        if not isinstance(limit, Limit):
+            raise UsageError(f"`limit` is a Limit, such as Limit(eps=1, delta=1e-6); found {shown(limit)}")
         tree = self.charter.tree
         tree.check(Place(scope))
         gates = [number for number, gate in enumerate(tree.gates) if gate.scope == scope]
@@ -317,9 +320,9 @@ class Ledger(Reader):
         dry_run: bool = False,
     ) -> Receipt:
         process, place = self._read(what, scope)
+        require_texts(key=key, actor=actor, reason=reason)
         if key is not None and not key.strip():
             raise UsageError("`key` is empty; give the release a name of its own, or leave it out")
-        require_texts(key=key, actor=actor, reason=reason)
         if planned and place != Place(ROOT):
             raise UsageError(f"the declared plan reads the scope {ROOT}; found `scope` {place}")
         units = [] if planned else charges.units_of(process)
@@ -452,8 +455,8 @@ class Ledger(Reader):
         unit, most = units[0]
         kept, room = dict(self._fresh), dict[tuple[int, int], list[int]]()
         for gate in self.charter.tree.gates_of(place):
-            for number, caps in enumerate(books.in_force(gate).caps):
-                room[gate, number] = [cap - books.total(gate, number, account) for account, cap in enumerate(caps)]
+            for which, caps in enumerate(books.in_force(gate).caps):
+                room[gate, which] = [cap - books.total(gate, which, account) for account, cap in enumerate(caps)]
 
         def fit(count: int) -> int:
             """About how many fit, if so many do; else 0."""

@@ -41,7 +41,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from wpriv._version import __version__
 from wpriv.errors import MissingResource, UsageError, lacking
-from wpriv.ledger.charter import Charter, canonical, describe, digest, in_force
+from wpriv.ledger.charter import Charter, canonical, describe, digest, in_force, require_texts
 from wpriv.ledger.filters import UNITS
 from wpriv.ledger.scopes import Booking, Books, InForce, Place, Tree
 
@@ -404,8 +404,9 @@ class Store:
         """The entry that made a release, by its number or by the client's key.
 
         Raises:
-            UsageError: there is none.
+            UsageError: there is none, or it is no text.
         """
+        require_texts(release=release)
         admitted = ENTRY.c.kind.in_(("spend", "reserve"))
         row = connection.execute(select(ENTRY).where(admitted, ENTRY.c.release == release)).one_or_none()
         row = row or connection.execute(select(ENTRY).where(admitted, ENTRY.c.key == release)).one_or_none()
