@@ -1,4 +1,4 @@
-"""What a ledger says of itself: its history, its entries elsewhere, upgrades, and damage that ``check`` shows."""
+"""Reading a ledger: its history, its entries in a file, upgrades, and damage that ``check`` shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a ledger says: the head, what is left, whether its entries are whole, and its history for the calculator."""
+"""Read a ledger: its head, what is left, whether its entries are whole, and its history for the calculator."""
 
 from __future__ import annotations
 
@@ -115,13 +115,13 @@ class Reader:
         self.charter = Charter.of_text(row.charter)
 
     def head(self) -> Head:
-        """The last entry: keep it elsewhere, since a chain does not show that its end was cut off."""
+        """Return the last entry. Keep it elsewhere, since a chain does not show that its end was cut off."""
         with self.store.transaction(write=False) as connection:
             row = self.store.row(connection, lock=False)
             return Head(row.head_seq, row.head_digest)
 
     def status(self, *, fixed: bool = True) -> Status:
-        """What is promised, booked and left.
+        """Return what is promised, booked and left.
 
         Args:
             fixed: also give what pld certifies of the releases so far, which holds if all of them had been fixed before

@@ -165,7 +165,7 @@ class Tree:
         return sorted(at, key=lambda number: (chain.index(self.gates[number].scope), number))
 
     def total(self, scope: str, booked: Mapping[Place, int]) -> int:
-        """What a scope has booked: its own, its children's, and of each partition the largest parts."""
+        """Return the units of a scope and of those below, in which of each partition only the largest parts count."""
         amount = booked.get(Place(scope), 0)
         for partition in self.partitions:
             if partition.scope == scope:
@@ -176,7 +176,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Booking:
-    """What a release has booked in one filter: the tier, and an amount for each account."""
+    """A release's booking in one filter: the tier of its floor, and the units in each account."""
 
     release: str
     gate: int
@@ -240,7 +240,7 @@ class Books:
             row[place] = row.get(place, 0) + sign * amount
 
     def admit(self, release: str, place: Place, tariff: Tariff) -> list[Booking] | Refusal:
-        """What a release has to book, with the reserved ones that it moves to a lower floor; or the refusal.
+        """Return the bookings of a release and of reserved ones that it moves to a lower floor, or its refusal.
 
         Nothing is changed: ``take`` does that.
 
@@ -279,7 +279,7 @@ class Books:
         return None
 
     def _totals(self, bookings: list[Booking], place: Place, gate: int, number: int) -> list[int]:
-        """What the accounts of a filter would hold with bookings, of which some are made anew."""
+        """Return the units in the accounts of a filter with bookings, which replace those of the same reservations."""
         before = [self.pending[key] for each in bookings if (key := (each.release, gate, number)) in self.pending]
         for sign in (1, -1):
             for booking in bookings:

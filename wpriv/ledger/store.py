@@ -370,7 +370,7 @@ class Store:
         return Head(seq, entry.digest)
 
     def entries(self, connection: Connection, after: int = 0) -> list[Entry]:
-        """All entries in order, behind a number."""
+        """Return all entries after a number, in order."""
         rows = connection.execute(select(ENTRY).where(ENTRY.c.seq > after).order_by(ENTRY.c.seq))
         return [Entry(**row._mapping) for row in rows]
 
@@ -415,7 +415,7 @@ class Store:
         return Entry(**row._mapping)
 
     def books(self, connection: Connection, tree: Tree) -> Books:
-        """What is booked, and what is reserved."""
+        """Return what is booked, and what is reserved."""
         books = Books(tree)
         for row in connection.execute(select(ACCOUNT)):
             place = Place.parse(row.scope + row.part)
