@@ -84,6 +84,11 @@ def text_of(word: str) -> bytes:
     return bytes.fromhex(word.replace("\\x", ""))
 
 
+def hexadecimal(text: str) -> str:
+    """Text as ``strace -xx`` writes it."""
+    return "".join(f"\\x{byte:02x}" for byte in text.encode())
+
+
 def states(trace: Path, base: Path, source: random.Random) -> Iterator[tuple[dict[str, bytearray], set[str]]]:
     """The files of a ledger as they may be found at each fsync and report, with the keys that were reported by then."""
     files = {"": File(bytearray(base.read_bytes()))}
@@ -92,7 +97,7 @@ def states(trace: Path, base: Path, source: random.Random) -> Iterator[tuple[dic
     with trace.open(encoding="ascii") as lines:
         for line in lines:
             if not (call := _CALL.match(line)):
-                assert base.name not in line, line[:200]
+                assert hexadecimal(base.name) not in line, line[:200]
                 continue
             name, number, fd_path, path, data, size, at = call.groups()[:7]
             place = text_of(fd_path or path or "").decode()
@@ -133,10 +138,10 @@ def replay(count: int, folder: Path, seed: int) -> tuple[int, int, int]:
         with Ledger(f"sqlite:///{again}/b.db") as ledger:
             ledger.check()
             with ledger.store.transaction(write=False) as connection:
-                keys = [entry.key for entry in ledger.store.entries(connection) if entry.key]
+                entries = [entry for entry in ledger.store.entries(connection) if entry.key]
                 spent = {row.id for row in ledger.store.releases(connection) if row.state != "reserved"}
-                names = {entry.key: entry.release for entry in ledger.store.entries(connection) if entry.key}
+        names = {entry.key: entry.release for entry in entries}
         tried += 1
         missing += sum(names.get(key) not in spent for key in reported)
-        doubled += len(keys) - len(set(keys))
+        doubled += len(entries) - len(names)
     return tried, missing, doubled

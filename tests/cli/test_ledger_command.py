@@ -49,8 +49,8 @@ def test_init_spend_and_export_in_the_words_of_the_guide(capsys):
     ],
 )
 def test_what_is_wrong_is_said(capsys, line, code, words):
-    found, out, err = call(capsys, line)
-    assert (found, out) == (code, "")
+    exit_code, out, err = call(capsys, line)
+    assert (exit_code, out) == (code, "")
     assert words in err
 
 
@@ -70,12 +70,15 @@ def test_what_is_wrong_is_said(capsys, line, code, words):
         (f"ledger begin {URL} 7", 2, "no release '7'"),
         (f'ledger check {URL} --head "9 ab"', 1, "restored from a"),
         (f"ledger import {URL} nothing.jsonl", 4, "nothing.jsonl"),
+        (f"ledger export {URL} --out h.csv", 2, "ends in .json"),
+        (f"ledger export {URL} --out entries.JSONL", 2, "ends in .json"),
+        (f"ledger plan {URL}", 2, "no steps"),
     ],
 )
 def test_what_is_wrong_with_a_ledger_is_said(capsys, line, code, words):
     assert call(capsys, f"ledger init {URL} --eps 1 --delta 1e-6")[0] == 0
-    found, out, err = call(capsys, line)
-    assert (found, out) == (code, "")
+    exit_code, out, err = call(capsys, line)
+    assert (exit_code, out) == (code, "")
     assert words in err
 
 
@@ -90,12 +93,39 @@ def test_answers_as_json(capsys):
     assert call(capsys, f'ledger check {URL} --head "{head["seq"]} {head["digest"]}"')[0] == 0
 
 
+def test_steps_of_several_kinds_have_no_number_that_would_fit(capsys):
+    call(capsys, f"ledger init {URL} --eps 1 --delta 1e-6 --rule gauss")
+    assert "no single number: steps of several kinds" in call(capsys, f'ledger status {URL} "gauss sigma=90 + gauss sigma=100"')[1]
+    assert "would fit  560 of gauss sigma=100" in call(capsys, f'ledger status {URL} "gauss sigma=100"')[1]
+
+
 def test_a_forecast_names_the_best_rule(capsys):
     code, out, _ = call(capsys, 'ledger plan "gauss sigma=100 n=10" --eps 1 --delta 1e-6 --json')
     answer = json.loads(out)
     rounds = {row["rule"]: row["rounds"] for row in answer["rows"]}
     assert (code, answer["best"]) == (0, "gauss")
     assert (rounds["gauss"], rounds["rdp"], rounds["basic"], rounds["fixed in advance"]) == (56, 48, None, 56)
+
+
+def test_a_forecast_takes_a_limit_without_delta(capsys):
+    code, out, _ = call(capsys, 'ledger plan "laplace scale=20" --eps 1 --delta 0 --json')
+    rounds = {row["rule"]: row["rounds"] for row in json.loads(out)["rows"]}
+    # pure eps adds up: 20 releases of eps 1/20, and no other rule keeps a limit of pure eps
+    assert (code, rounds) == (0, {"residue": None, "rdp": None, "gauss": None, "basic": 20, "union": None})
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ('"gauss sigma=50 observed=weibull:shape=0.5,records=9,coordinates=3,steps=1"', 2, "leave out `observed`"),
+        ('"gauss sigma=0.01"', 0, "no rule admits it"),
+    ],
+)
+def test_a_forecast_that_no_rule_admits_names_none(capsys, line, code, words):
+    exit_code, out, err = call(capsys, f"ledger plan {line} --eps 1 --delta 1e-6")
+    assert exit_code == code
+    assert words in (err if code else out)
+    assert ("fixed in advance" in out) == (code == 0)
 
 
 def test_a_limit_is_lowered_and_raised_to_its_ceiling(capsys):

@@ -10,6 +10,13 @@ from tests.postgres import new_database
 
 pytest.importorskip("sqlalchemy")
 
+from wpriv.ledger.service import Ledger
+
+
+def created(url: str, **terms: object) -> Ledger:
+    """A new ledger for (1, 1e-6)-DP, or for other terms."""
+    return Ledger.create(url, **{"eps": 1, "delta": 1e-6, **terms})
+
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:

@@ -163,20 +163,20 @@ def test_sums_of_losses_are_those_of_all_combinations_and_never_below_them(count
             for loss, q in zip((-3, -1, 0, 2, 5), masses, strict=True):
                 longer[total + loss] = longer.get(total + loss, 0.0) + p * q
         sums = longer
-    found = charges.Atoms(losses, masses, 0.01).times(count, 0.0)
-    assert found.infinity == count * 0.01
+    composed = charges.Atoms(losses, masses, 0.01).times(count, 0.0)
+    assert composed.infinity == count * 0.01
     for eps in np.linspace(-1.0, 4.0, 41):
         exact = sum(p * max(-math.expm1(min(eps - total / 10, 0.0)), 0.0) for total, p in sums.items())
-        above = float(-np.expm1(np.minimum(eps - found.losses, 0.0)) @ found.masses)
+        above = float(-np.expm1(np.minimum(eps - composed.losses, 0.0)) @ composed.masses)
         assert exact <= above * (1 + 1e-12) + 1e-300
         assert above <= exact + 1e-3
 
 
 def test_sums_of_many_losses_leave_out_no_more_than_is_asked():
-    found = charges.Atoms(np.array([-0.1, 0.1]), np.array([0.475, 0.525]), 0.0).times(5000, 1e-20)
-    assert found.infinity <= 2 * 5000 * 1e-20
-    assert found.masses.sum() == pytest.approx(1.0, rel=1e-8)
-    assert float(found.masses @ found.losses) == pytest.approx(5000 * 0.1 * 0.05, rel=1e-3)
+    composed = charges.Atoms(np.array([-0.1, 0.1]), np.array([0.475, 0.525]), 0.0).times(5000, 1e-20)
+    assert composed.infinity <= 2 * 5000 * 1e-20
+    assert composed.masses.sum() == pytest.approx(1.0, rel=1e-8)
+    assert float(composed.masses @ composed.losses) == pytest.approx(5000 * 0.1 * 0.05, rel=1e-3)
 
 
 def test_heavy_tails_need_a_part_of_delta():

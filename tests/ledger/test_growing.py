@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
+from scipy.special import logsumexp
 
 from wpriv import Dp, FixedSize, Gauss, Laplace, Poisson, Process, Step
 from wpriv.accounting import evaluate
 from wpriv.ledger import reading
-from wpriv.ledger.growing import GrowingPlan
+from wpriv.ledger.growing import MOMENTS, Atoms, GrowingPlan
 from wpriv.ledger.service import Ledger
 
 
@@ -104,3 +106,11 @@ def test_status_tells_what_many_kinds_cost_if_fixed_in_advance(tmp_path, monkeyp
             kept = ledger.store.grown(connection)
         assert kept is not None
         ledger.check()
+
+
+@pytest.mark.parametrize("sigma", [0.12, 4.0])
+def test_moments_that_bound_the_wrap_around_hold_for_both_sides(sigma):
+    """Beyond the largest node the optimistic side has atoms on it, which the pessimistic one counts as infinite."""
+    atoms = Atoms.of(Process((Step(Gauss(sigma=sigma)),)).directions()[0][0][0], 1e-13)
+    for masses in atoms.masses:
+        assert np.all(logsumexp(MOMENTS[:, None] * atoms.losses, b=masses, axis=1) <= atoms.log_moments() + 1e-9)

@@ -21,7 +21,8 @@ from wpriv.config import plain_words
 from wpriv.errors import MissingResource, UsageError
 from wpriv.ledger import page
 from wpriv.ledger.charter import process_of
-from wpriv.ledger.overview import sentence
+from wpriv.ledger.filters import Limit
+from wpriv.ledger.overview import Overview, sentence
 from wpriv.ledger.service import Ledger, Refused
 
 TOKEN = "a-token-of-the-tests"
@@ -33,13 +34,13 @@ def ledger(tmp_path):
     """A ledger with releases of two actors in two scopes, a reservation, and a refusal."""
     url = f"sqlite:///{tmp_path}/b.db"
     about = {"scopes": ["sales:mu=0.1"], "partitions": ["sales:region=north,south"], "unit": "one customer"}
-    with Ledger.create(url, eps=1, delta=1e-6, rule="gauss", **about) as made:
-        made.spend("gauss sigma=100 n=10", key="july", actor="dashboard", reason="weekly <report>")
-        made.spend("gauss sigma=100", actor="<b>research</b>", scope="sales:region=north")
-        made.reserve("gauss sigma=50", scope="sales")
+    with Ledger.create(url, eps=1, delta=1e-6, rule="gauss", **about) as book:
+        book.spend("gauss sigma=100 n=10", key="july", actor="dashboard", reason="weekly <report>")
+        book.spend("gauss sigma=100", actor="<b>research</b>", scope="sales:region=north")
+        book.reserve("gauss sigma=50", scope="sales")
         with pytest.raises(Refused):
-            made.spend("gauss sigma=2", actor="research")
-        yield made
+            book.spend("gauss sigma=2", actor="research")
+        yield book
 
 
 @pytest.fixture
@@ -70,6 +71,19 @@ def test_the_page_shows_what_is_left_by_whom_and_what_was_refused(client, ledger
         assert word in answer.text
     assert "left. Nothing was spent" in answer.text
     assert "This page only reads" in answer.text
+
+
+@pytest.mark.parametrize("path", ["/", "/overview", "/fixed"])
+def test_no_other_request_reads_new_entries_while_a_page_is_filled(client, monkeypatch, path):
+    fill, held = page.Page.filled, []
+
+    def filled(self, *values):
+        held.append(self.lock.locked())
+        return fill(self, *values)
+
+    monkeypatch.setattr(page.Page, "filled", filled)
+    assert client.get(path).status_code == 200
+    assert held == [True]
 
 
 def test_what_others_wrote_is_escaped(client):
@@ -117,6 +131,67 @@ def test_costs_are_what_a_spend_books(ledger):
         assert share == pytest.approx(before[account.scope, account.name] - account.left, abs=1e-14)
 
 
+@pytest.fixture
+def lowered(tmp_path):
+    """A ledger that promises (3, 1e-6)-DP, where (1, 1e-6)-DP is in force, and a limit that stands twice."""
+    url, limits = f"sqlite:///{tmp_path}/c.db", ["mu=1", "mu=1"]
+    with Ledger.create(url, eps=1, delta=1e-6, ceiling="eps=3,delta=1e-6", limits=limits, rule="gauss") as book:
+        book.spend("gauss sigma=100 n=56", actor="reports")
+        yield book
+
+
+def test_shares_are_those_of_the_limit_in_force(lowered):
+    """T of (1, 1e-6) is .05602896 by T3, of which 56 releases of 1/100^2 take 9.9948%."""
+    client = TestClient(page.application(lowered.store.url), base_url=HOME)
+    text = client.get("/").text
+    assert "90% left of (1, 1e-6)-DP for all" in text
+    assert "Everything ever released from scope all is (3, 1e-6)-DP" in text
+    assert "The limit is (1, 1e-6)-DP at present, and may rise to (3, 1e-6)-DP." in text
+    assert "9.995% of T of all" in text
+    assert 'data-label="of all (1, 1e-6)-DP">9.995%' in text
+    assert (
+        "takes 9.995% of T, then 80.01% is left" in client.get("/cost", params={"words": "gauss sigma=100 n=56"}).text
+    )
+
+
+def test_of_a_limit_that_fell_below_what_is_booked_nothing_is_left(lowered):
+    lowered.limit(Limit(0.1, 1e-6))
+    assert lowered.status(fixed=False).accounts[0].left == 0.0
+    with pytest.raises(Refused) as refused:
+        lowered.spend("gauss sigma=1000")
+    assert refused.value.left == (("T", 0.0),)
+    overview = Overview(lowered)
+    overview.update()
+    # the axis of the picture is 28 above its lower end
+    assert overview.picture().lines[0][1].endswith("V212.0H708")
+    assert overview.rows()[0].limits[0].share == 0.0
+
+
+def test_the_cost_under_a_union_is_that_of_a_filter_which_admits_it(tmp_path):
+    """At (1, 1e-6) T admits more Gaussian releases than B, whose account at the ceiling has room for all of them."""
+    with Ledger.create(
+        f"sqlite:///{tmp_path}/u.db", eps=1, delta=1e-6, ceiling="eps=3,delta=1e-6", rule="union"
+    ) as book:
+        ((name, share, left), _) = book.cost(f"gauss sigma=100 n={book.fits('gauss sigma=100')}")[0].accounts
+    assert (name, share) == ("T", pytest.approx(1, abs=2e-3))
+    assert left == pytest.approx(1 - share)
+
+
+def test_shares_and_refusals_of_a_union_are_of_the_filter_that_still_holds(tmp_path):
+    with Ledger.create(f"sqlite:///{tmp_path}/u.db", eps=1, delta=1e-6, rule="union") as book:
+        while not any(account.closed for account in book.status(fixed=False).accounts):
+            book.spend("gauss sigma=30")
+        overview = Overview(book)
+        overview.update()
+        open_accounts = [account for account in book.status(fixed=False).accounts if not account.closed]
+        with pytest.raises(Refused) as refused:
+            book.spend("gauss sigma=1")
+        assert refused.value.left == tuple((account.name, account.left) for account in open_accounts)
+    ((_, count, (share,)),) = overview.actors()
+    assert count == len(overview.releases)
+    assert float(share[:-1]) == pytest.approx(100 * (1 - open_accounts[0].left), abs=0.02)
+
+
 def test_the_database_of_the_page_refuses_to_write(url):
     Ledger.create(url, eps=1, delta=1e-6, rule="gauss").close()
     with Ledger(url, read_only=True) as reader:
@@ -136,14 +211,15 @@ def test_the_database_of_the_page_refuses_to_write(url):
 )
 def test_every_rule_has_a_page(tmp_path, terms):
     url = f"sqlite:///{tmp_path}/b.db"
-    with Ledger.create(url, eps=1, delta=1e-6, **terms) as made:
-        made.spend("laplace scale=200")
+    with Ledger.create(url, eps=1, delta=1e-6, **terms) as book:
+        book.spend("laplace scale=200")
         if "plan" in terms:
-            made.spend("gauss sigma=1 n=5 poisson 0.01", planned=True)
+            book.spend("gauss sigma=1 n=5 poisson 0.01", planned=True)
         client = TestClient(page.application(url), base_url=HOME)
         answer = client.get("/", params={"words": "laplace scale=200"})
         assert answer.status_code == 200
         assert "fits; nothing was spent" in answer.text
+        assert (", or of the other filter: T " in answer.text) == (terms.get("rule") == "union")
         assert (", planned<" in answer.text) == ("plan" in terms)
         assert client.get("/fixed").status_code == 200
 
@@ -325,8 +401,8 @@ def test_a_token_is_the_first_line_of_a_file(tmp_path):
     ],
 )
 def test_a_page_for_other_machines_is_refused(capsys, ledger, flags, code, words):
-    found, out, err = call(capsys, f"ledger serve {ledger.store.url} {flags}")
-    assert (found, out) == (code, "")
+    exit_code, out, err = call(capsys, f"ledger serve {ledger.store.url} {flags}")
+    assert (exit_code, out) == (code, "")
     assert words in err
 
 

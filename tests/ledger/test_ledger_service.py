@@ -1,4 +1,4 @@
-"""The ledger as services use it, on both databases: it refuses, repeats nothing, loses nothing, and shows damage."""
+"""The ledger as services use it, on both databases: it refuses, repeats nothing, and loses nothing."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import os
 import signal
 import sqlite3
 import time
-from pathlib import Path
 
 import pytest
 
-from wpriv import Gauss, Laplace, Process, Step
+from tests.ledger.conftest import created
+from wpriv import Gauss, Step
 from wpriv.errors import CheckFailed, MissingResource, UsageError
 from wpriv.ledger import store
+from wpriv.ledger.charter import charter
 from wpriv.ledger.filters import UNITS, Limit
-from wpriv.ledger.reading import import_entries, migrate
+from wpriv.ledger.reading import import_entries
 from wpriv.ledger.service import Ledger, Refused
 from wpriv.ledger.store import Store
 
@@ -30,12 +31,8 @@ def amount(ledger: Ledger, name: str = "T") -> float:
     return next(account.amount for account in ledger.status(fixed=False).accounts if account.name == name)
 
 
-def made(url: str, **terms: object) -> Ledger:
-    return Ledger.create(url, **{"eps": 1, "delta": 1e-6, **terms})
-
-
 def test_it_admits_560_gaussian_releases_and_refuses_one_more(url):
-    with made(url, rule="gauss") as ledger:
+    with created(url, rule="gauss") as ledger:
         assert ledger.spend("gauss sigma=100 n=559").state == "begun"
         with pytest.raises(Refused, match="scope all") as refusal:
             ledger.spend("gauss sigma=100 n=2")
@@ -56,7 +53,7 @@ def test_it_admits_560_gaussian_releases_and_refuses_one_more(url):
     ],
 )
 def test_what_still_fits_does_in_one_release_and_one_more_does_not(tmp_path, what, fits):
-    with made(f"sqlite:///{tmp_path}/b.db") as ledger:
+    with created(f"sqlite:///{tmp_path}/b.db") as ledger:
         assert ledger.fits(what) == fits
         with pytest.raises(Refused, match=f"room for {fits} of its {fits + 1} releases"):
             ledger.spend(f"{what} n={fits + 1}")
@@ -66,14 +63,14 @@ def test_what_still_fits_does_in_one_release_and_one_more_does_not(tmp_path, wha
 
 
 def test_twenty_one_releases_fit_one_by_one_by_their_floors(tmp_path):
-    with made(f"sqlite:///{tmp_path}/b.db") as ledger:
+    with created(f"sqlite:///{tmp_path}/b.db") as ledger:
         for _ in range(21):
             ledger.spend("laplace scale=20")
         assert ledger.fits("laplace scale=20") == 0
 
 
 def test_the_fifty_first_leak_is_refused_by_a(tmp_path):
-    with made(f"sqlite:///{tmp_path}/b.db", leaks=5e-8) as ledger:
+    with created(f"sqlite:///{tmp_path}/b.db", leaks=5e-8) as ledger:
         ledger.spend("dp eps0=0 delta0=1e-9 n=50")
         assert [account.left for account in ledger.status(fixed=False).accounts] == [1.0, 0.0]
         with pytest.raises(Refused, match="0% of A left"):
@@ -81,7 +78,7 @@ def test_the_fifty_first_leak_is_refused_by_a(tmp_path):
 
 
 def test_a_cancelled_reservation_makes_room(url):
-    with made(url, rule="gauss") as ledger:
+    with created(url, rule="gauss") as ledger:
         first = ledger.reserve("gauss sigma=100")
         ledger.reserve("gauss sigma=100 n=559")
         with pytest.raises(Refused):
@@ -94,7 +91,7 @@ def test_a_cancelled_reservation_makes_room(url):
 
 
 def test_a_pending_reservation_is_booked_again_at_a_lower_floor(url):
-    with made(url, leaks=2e-8) as ledger:
+    with created(url, leaks=2e-8) as ledger:
         held = ledger.reserve("laplace scale=20")
         assert amount(ledger) == pytest.approx(2.497e-3, rel=2e-3)
         ledger.spend("gauss sigma=100 n=300")
@@ -106,7 +103,7 @@ def test_a_pending_reservation_is_booked_again_at_a_lower_floor(url):
 
 
 def test_a_key_is_spent_once_and_names_one_release(url):
-    with made(url, rule="gauss") as ledger:
+    with created(url, rule="gauss") as ledger:
         first = ledger.spend("gauss sigma=100 n=10", key="july")
         again = ledger.spend("gauss sigma=100 n=10", key="july")
         assert (again.release, again.repeated, first.repeated) == (first.release, True, False)
@@ -119,7 +116,7 @@ def test_a_key_is_spent_once_and_names_one_release(url):
 
 
 def test_a_reservation_begins_once_and_for_its_holder_again(url):
-    with made(url) as ledger:
+    with created(url) as ledger:
         ledger.reserve("laplace scale=20", key="august")
         assert ledger.begin("august", "secret").state == "begun"
         assert ledger.begin("august", "secret").repeated
@@ -131,7 +128,7 @@ def test_a_reservation_begins_once_and_for_its_holder_again(url):
 
 
 def test_a_reservation_that_has_expired_gives_its_charge_back(url):
-    with made(url, rule="gauss") as ledger:
+    with created(url, rule="gauss") as ledger:
         ledger.reserve("gauss sigma=100 n=560", key="slow", expires=0.05)
         time.sleep(0.1)
         assert ledger.spend("gauss sigma=100 n=560").state == "begun"
@@ -141,7 +138,7 @@ def test_a_reservation_that_has_expired_gives_its_charge_back(url):
 
 
 def test_a_clock_that_goes_back_ends_no_reservation_and_no_entry_is_earlier_than_the_one_before(tmp_path, monkeypatch):
-    with made(f"sqlite:///{tmp_path}/b.db") as ledger:
+    with created(f"sqlite:///{tmp_path}/b.db") as ledger:
         ledger.reserve("laplace scale=20", key="a", expires=3600)
         monkeypatch.setitem(store._NOW, "sqlite", "SELECT '2001-01-01T00:00:00.000Z'")
         ledger.spend("gauss sigma=100")
@@ -155,7 +152,7 @@ def test_a_clock_that_goes_back_ends_no_reservation_and_no_entry_is_earlier_than
 
 
 def test_a_block_and_a_function_spend_before_they_run(url):
-    with made(url, rule="gauss") as ledger:
+    with created(url, rule="gauss") as ledger:
         with ledger.release("gauss sigma=100", key="block") as receipt:
             assert receipt.state == "begun"
         with pytest.raises(CheckFailed, match="take a new key"), ledger.release("gauss sigma=100", key="block"):
@@ -194,7 +191,7 @@ def test_scopes_and_partitions_book_the_largest_part(tmp_path):
         ({"scopes": ["sales", "sales/orders", "people"]}, ["sales/orders", "people"], 0.02),
     ]
     for number, (terms, places, booked) in enumerate(cases):
-        with made(f"sqlite:///{tmp_path}/{number}.db", rule="gauss", **terms) as ledger:
+        with created(f"sqlite:///{tmp_path}/{number}.db", rule="gauss", **terms) as ledger:
             for place in places:
                 ledger.spend("gauss sigma=100 n=100", scope=place)
             assert amount(ledger) == pytest.approx(booked, rel=1e-9)
@@ -203,7 +200,7 @@ def test_scopes_and_partitions_book_the_largest_part(tmp_path):
 
 def test_the_scope_that_refuses_is_named(tmp_path):
     scopes = ["sales:eps=0.5,delta=1e-7", "people"]
-    with made(f"sqlite:///{tmp_path}/b.db", rule="gauss", scopes=scopes) as ledger:
+    with created(f"sqlite:///{tmp_path}/b.db", rule="gauss", scopes=scopes) as ledger:
         with pytest.raises(Refused, match="scope sales") as refusal:
             ledger.spend("gauss sigma=100 n=200", scope="sales")
         ledger.spend(f"gauss sigma=100 n={refusal.value.fits}", scope="sales")
@@ -216,7 +213,7 @@ def test_the_scope_that_refuses_is_named(tmp_path):
 
 def test_a_declared_plan_is_paid_for_once(tmp_path):
     plan = "gauss sigma=10 n=2"
-    with made(f"sqlite:///{tmp_path}/b.db", leaks=0, plan=plan) as ledger:
+    with created(f"sqlite:///{tmp_path}/b.db", leaks=0, plan=plan) as ledger:
         account = ledger.status(fixed=False).accounts[0]
         assert account.size == pytest.approx(0.05602896 - 0.02, rel=1e-3)
         ledger.spend("gauss sigma=10 n=1", planned=True)
@@ -229,7 +226,7 @@ def test_a_declared_plan_is_paid_for_once(tmp_path):
 
 def test_several_limits_hold_at_once(tmp_path):
     limits = ["eps=3,delta=1e-10", "mu=0.2"]
-    with made(f"sqlite:///{tmp_path}/b.db", limits=limits) as ledger:
+    with created(f"sqlite:///{tmp_path}/b.db", limits=limits) as ledger:
         assert ledger.fits("gauss sigma=100") == 400
         ledger.spend("gauss sigma=100 n=400")
         with pytest.raises(Refused, match="-GDP"):
@@ -237,7 +234,7 @@ def test_several_limits_hold_at_once(tmp_path):
 
 
 def test_a_limit_falls_and_rises_to_the_ceiling_that_was_promised_from_the_start(url):
-    with made(url, rule="gauss", ceiling="eps=3,delta=1e-6") as ledger:
+    with created(url, rule="gauss", ceiling="eps=3,delta=1e-6") as ledger:
         assert "is (3, 1e-6)-DP" in ledger.status(fixed=False).promises[0]
         assert ledger.fits("gauss sigma=100") == 560  # that of (1, 1e-6), in the accounts of (3, 1e-6)
         ledger.spend("gauss sigma=100 n=300")
@@ -259,10 +256,10 @@ def test_a_limit_falls_and_rises_to_the_ceiling_that_was_promised_from_the_start
 def test_a_lower_limit_admits_what_a_ledger_of_that_limit_does_or_a_little_less(tmp_path, rule):
     what = "laplace scale=100"
     with (
-        made(f"sqlite:///{tmp_path}/a.db", rule=rule) as own,
-        made(f"sqlite:///{tmp_path}/b.db", rule=rule, ceiling="eps=2,delta=1e-5") as lower,
+        created(f"sqlite:///{tmp_path}/a.db", rule=rule) as plain,
+        created(f"sqlite:///{tmp_path}/b.db", rule=rule, ceiling="eps=2,delta=1e-5") as lower,
     ):
-        right, fits = own.fits(what), lower.fits(what)
+        right, fits = plain.fits(what), lower.fits(what)
         assert right is not None
         assert fits is not None
         assert 0.9 * right <= fits <= 1.02 * right
@@ -273,7 +270,7 @@ def test_a_lower_limit_admits_what_a_ledger_of_that_limit_does_or_a_little_less(
 
 
 def test_a_limit_that_falls_closes_no_filter_of_a_union_for_good(tmp_path):
-    with made(f"sqlite:///{tmp_path}/b.db", rule="union") as ledger:
+    with created(f"sqlite:///{tmp_path}/b.db", rule="union") as ledger:
         ledger.limit(Limit(0.01, 1e-6))
         with pytest.raises(Refused):
             ledger.spend("gauss sigma=10")
@@ -284,7 +281,7 @@ def test_a_limit_that_falls_closes_no_filter_of_a_union_for_good(tmp_path):
 
 def test_limits_of_scopes_rise_by_name_and_travel_with_the_entries(tmp_path):
     terms = {"scopes": ["sales:eps=0.5,delta=1e-7 up to eps=1,delta=1e-6;mu=0.1"], "limits": ["eps=2,delta=1e-9"]}
-    with made(f"sqlite:///{tmp_path}/b.db", rule="gauss", **terms) as ledger:
+    with created(f"sqlite:///{tmp_path}/b.db", rule="gauss", **terms) as ledger:
         ledger.limit(Limit(0.7, 1e-7), scope="sales")
         ledger.limit(Limit(mu=0.05), scope="sales")
         with pytest.raises(UsageError, match="say by `of` which one"):
@@ -310,131 +307,16 @@ def test_limits_of_scopes_rise_by_name_and_travel_with_the_entries(tmp_path):
 )
 def test_a_ceiling_is_a_limit_above_the_first_one(tmp_path, ceiling, words):
     with pytest.raises(UsageError, match=words):
-        made(f"sqlite:///{tmp_path}/b.db", ceiling=ceiling)
-
-
-def test_a_ledger_of_the_first_schema_is_refused_until_it_is_migrated(tmp_path):
-    """The file was written by the version of the first schema."""
-    path, url = tmp_path / "b.db", f"sqlite:///{tmp_path}/b.db"
-    with sqlite3.connect(path) as connection:
-        connection.executescript((Path(__file__).parent / "schema1.sql").read_text())
-        before = connection.execute("SELECT * FROM entry ORDER BY seq").fetchall()
-    with pytest.raises(UsageError, match=r"schema 1; this one has 2.*ledger migrate"):
-        Ledger(url)
-    assert migrate(url, tmp_path / "backup.jsonl") == (1, 2)
-    with Ledger(url) as ledger:
-        assert ledger.check(f"3 {before[-1][-1]}") == ["release 2 began and has not ended; it is charged"]
-        assert ledger.spend("gauss sigma=100 n=10", key="july").repeated
-        ledger.begin("august")
-        ledger.limit(Limit(0.5, 1e-6))
-        ledger.spend("gauss sigma=100")
-        assert len(ledger.check()) == 3
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT * FROM entry WHERE seq <= 3 ORDER BY seq").fetchall() == before
-    assert str(import_entries(f"sqlite:///{tmp_path}/c.db", tmp_path / "backup.jsonl")).startswith("3 ")
-    for again, words in ((tmp_path / "backup.jsonl", "exists"), (tmp_path / "other.jsonl", "up to date")):
-        with pytest.raises(UsageError, match=words):
-            migrate(url, again)
-
-
-def test_a_migration_that_fails_changes_nothing(tmp_path):
-    with sqlite3.connect(tmp_path / "b.db") as connection:
-        connection.executescript((Path(__file__).parent / "schema1.sql").read_text())
-    with pytest.raises(MissingResource):
-        migrate(f"sqlite:///{tmp_path}/b.db", tmp_path / "no folder" / "backup.jsonl")
-    with pytest.raises(UsageError, match="schema 1"):
-        Ledger(f"sqlite:///{tmp_path}/b.db")
-
-
-def test_a_ledger_of_a_later_version_is_refused(tmp_path):
-    made(f"sqlite:///{tmp_path}/b.db").close()
-    with sqlite3.connect(tmp_path / "b.db") as connection:
-        connection.execute("UPDATE ledger SET schema = 99")
-    with pytest.raises(UsageError, match="later version"):
-        Ledger(f"sqlite:///{tmp_path}/b.db")
+        created(f"sqlite:///{tmp_path}/b.db", ceiling=ceiling)
 
 
 def test_a_union_goes_on_while_one_filter_holds(tmp_path):
-    with made(f"sqlite:///{tmp_path}/b.db", rule="union") as ledger:
+    with created(f"sqlite:///{tmp_path}/b.db", rule="union") as ledger:
         while ledger.fits("gauss sigma=20"):
             ledger.spend("gauss sigma=20")
         closed = [account.closed for account in ledger.status(fixed=False).accounts]
         assert closed == [True, True, False, False]
         ledger.check()
-
-
-def test_the_history_is_what_the_calculator_reads(tmp_path, capsys):
-    from wpriv import budget
-
-    with made(f"sqlite:///{tmp_path}/b.db") as ledger:
-        ledger.spend("gauss sigma=100 n=10 + laplace scale=20")
-        ledger.cancel(ledger.reserve("gauss sigma=10").release)
-        ledger.export(tmp_path / "h.json")
-        steps = (Step(Gauss(sigma=100), 10), Step(Laplace(scale=20)))
-        whole = budget(Process(steps), delta=1e-6)
-        assert budget(history=tmp_path / "h.json", delta=1e-6).epsilon == whole.epsilon
-        assert f"eps = {whole.epsilon.safe:.4g}"[:10] in str(ledger.status().fixed)
-        assert "if all of it had been fixed before the first release" in str(ledger.status().fixed)
-
-
-def test_entries_travel_and_are_verified(tmp_path):
-    with made(f"sqlite:///{tmp_path}/b.db") as ledger:
-        ledger.spend("gauss sigma=100 n=10", key="one")
-        ledger.reserve("laplace scale=20", key="two")
-        head = ledger.head()
-        ledger.export(tmp_path / "e.jsonl")
-    assert import_entries(f"sqlite:///{tmp_path}/c.db", tmp_path / "e.jsonl") == head
-    with Ledger(f"sqlite:///{tmp_path}/c.db") as copy:
-        assert copy.check(str(head)) == ["release 2 began and has not ended; it is charged"]
-        assert copy.spend("gauss sigma=100 n=10", key="one").repeated
-        copy.begin("two")
-    lines = (tmp_path / "e.jsonl").read_text().splitlines()
-    (tmp_path / "f.jsonl").write_text("\n".join([lines[0], lines[1].replace('"one"', '"eno"'), lines[2]]))
-    with pytest.raises(CheckFailed, match="entry 2 does not match its digest"):
-        import_entries(f"sqlite:///{tmp_path}/d.db", tmp_path / "f.jsonl")
-
-
-@pytest.mark.parametrize(
-    ("damage", "words"),
-    [
-        ("UPDATE account SET booked = 1", "what is booked does not follow"),
-        ("UPDATE release SET state = 'cancelled'", "states of releases"),
-        ("UPDATE release SET nonce_digest = 'x'", "states of releases"),
-        ("UPDATE release SET scope = 'other'", "states of releases"),
-        ("UPDATE charge SET tier = 3 WHERE release = '4'", "what is reserved"),
-        ("DROP TRIGGER entry_no_update; UPDATE entry SET actor = 'x' WHERE seq = 2", "does not match its digest"),
-        ("DROP TRIGGER entry_no_delete; DELETE FROM entry WHERE seq = 2", "does not continue"),
-        ("DROP TRIGGER entry_no_delete; DELETE FROM entry WHERE seq = 4", "entries were removed"),
-        ('INSERT INTO limit_now VALUES (0, \'{"limit":{"eps":1,"delta":1e-6},"caps":[[9,9]]}\')', "limits in force"),
-        ("UPDATE ledger SET charter = replace(charter, '\"eps\":1.0', '\"eps\":9.0')", "limits"),
-    ],
-)
-def test_damage_shows(tmp_path, damage, words):
-    with made(f"sqlite:///{tmp_path}/b.db") as ledger:
-        ledger.spend("gauss sigma=100 n=10")
-        ledger.spend("gauss sigma=100 n=20")
-        ledger.reserve("gauss sigma=100 n=5")
-        with sqlite3.connect(tmp_path / "b.db") as connection:
-            connection.executescript(damage)
-        with pytest.raises(CheckFailed, match=words):
-            ledger.check()
-
-
-def test_entries_are_append_only(tmp_path):
-    made(f"sqlite:///{tmp_path}/b.db").close()
-    with sqlite3.connect(tmp_path / "b.db") as connection, pytest.raises(sqlite3.IntegrityError, match="append-only"):
-        connection.execute("UPDATE entry SET actor = 'x'")
-
-
-def test_a_head_that_was_kept_shows_a_cut_or_restored_ledger(tmp_path):
-    with made(f"sqlite:///{tmp_path}/b.db") as ledger:
-        ledger.spend("gauss sigma=100")
-        seq, digest = ledger.head().seq, ledger.head().digest
-        ledger.check(f"{seq} {digest}")
-        with pytest.raises(CheckFailed, match="restored from a backup"):
-            ledger.check(f"{seq + 1} {digest}")
-        with pytest.raises(CheckFailed, match="written anew"):
-            ledger.check(f"{seq} {digest[::-1]}")
 
 
 def spend_often(url: str, count: int, queue: object) -> None:
@@ -452,7 +334,7 @@ def spend_often(url: str, count: int, queue: object) -> None:
 
 @pytest.mark.slow
 def test_four_writers_spend_exactly_the_limit(url):
-    made(url, rule="basic").close()
+    created(url, rule="basic").close()
     queue = FORK.Queue()
     writers = [FORK.Process(target=spend_often, args=(url, 6, queue)) for _ in range(4)]
     for writer in writers:
@@ -470,7 +352,7 @@ def test_four_writers_spend_exactly_the_limit(url):
 
 def test_without_the_lock_two_writers_both_get_the_last_place(tmp_path):
     """The control: what the lock is for."""
-    with made(f"sqlite:///{tmp_path}/b.db", rule="basic") as ledger, Ledger(ledger.store.url) as other:
+    with created(f"sqlite:///{tmp_path}/b.db", rule="basic") as ledger, Ledger(ledger.store.url) as other:
         ledger.spend("dp eps0=0.9 delta0=0")
         decisions = []
         for each in (ledger, other):
@@ -499,7 +381,7 @@ def die_at(url: str, point: str) -> None:
 
 def after_a_kill(url: str, point: str, state: str | None) -> None:
     """Kill a service at a point, and compare what the ledger holds then."""
-    made(url, rule="gauss").close()
+    created(url, rule="gauss").close()
     service = FORK.Process(target=die_at, args=(url, point))
     service.start()
     service.join()
@@ -532,13 +414,37 @@ def test_a_kill_anywhere_on_sqlite_loses_nothing_that_was_reported(tmp_path, poi
 @pytest.mark.parametrize("text", ["a\0b", "\udcff", "k" * 501])
 @pytest.mark.parametrize("name", ["key", "actor", "reason"])
 def test_texts_that_no_database_keeps_are_refused(tmp_path, name, text):
-    with made(f"sqlite:///{tmp_path}/b.db") as ledger, pytest.raises(UsageError, match=f"`{name}` is a text"):
+    with created(f"sqlite:///{tmp_path}/b.db") as ledger, pytest.raises(UsageError, match=f"`{name}` is a text"):
         ledger.spend("gauss sigma=100", **{name: text})
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda ledger: ledger.spend("gauss sigma=100", key=5), "`key` is a text"),
+        (lambda ledger: ledger.spend("gauss sigma=100", scope=None), "a scope is a text"),
+        (lambda ledger: ledger.reserve("gauss sigma=100", expires="soon"), "expires must be a number"),
+        (lambda ledger: ledger.begin(2), "`release` is a text"),
+        (lambda ledger: ledger.begin("2", nonce=5), "`nonce` is a text"),
+        (lambda ledger: ledger.limit((1, 1e-6)), "`limit` is a Limit"),
+        (lambda ledger: ledger.check(5), "`head` is a text"),
+        (lambda ledger: charter(eps=1, delta=1e-6, scopes="sales"), "`scopes` is a list of texts"),
+        (lambda ledger: charter(eps=1, delta=1e-6, limits=[5]), "`limits` is a list of texts"),
+        (lambda ledger: charter(eps=1, delta=1e-6, ceiling=3), "a limit is written"),
+        (lambda ledger: charter(eps=1, delta=1e-6, kappa="much"), "kappa must be a number"),
+    ],
+)
+def test_arguments_of_other_types_are_refused_by_name(tmp_path, call, words):
+    with created(f"sqlite:///{tmp_path}/b.db", rule="gauss") as ledger:
+        head = ledger.head()
+        with pytest.raises(UsageError, match=words):
+            call(ledger)
+        assert ledger.head() == head
 
 
 def test_names_of_any_letters_are_kept_as_they_are(tmp_path):
     terms = {"scopes": ["продажи", "продажи/日本"], "partitions": ["all:region=a b,<b>s</b>,c:d"]}
-    with made(f"sqlite:///{tmp_path}/b.db", **terms) as ledger:
+    with created(f"sqlite:///{tmp_path}/b.db", **terms) as ledger:
         for place in ("all:region=a b", "all:region=<b>s</b>", "all:region=c:d", "продажи/日本"):
             ledger.spend("gauss sigma=100", scope=place, key=f"ключ {place}", actor="<script>")
             assert ledger.spend("gauss sigma=100", scope=place, key=f"ключ {place}").repeated
@@ -546,7 +452,7 @@ def test_names_of_any_letters_are_kept_as_they_are(tmp_path):
 
 
 def test_a_release_of_which_nearly_all_losses_are_infinite_is_charged_to_a(tmp_path):
-    with made(f"sqlite:///{tmp_path}/b.db") as ledger:
+    with created(f"sqlite:///{tmp_path}/b.db") as ledger:
         ledger.spend("gauss sigma=0.001 poisson 1e-12 n=100")
         left = {account.name: account.left for account in ledger.status(fixed=False).accounts}
         assert left["T"] > 1 - 1e-6
@@ -589,12 +495,12 @@ def test_a_database_of_something_else_is_refused(tmp_path):
     ],
 )
 def test_a_release_for_other_neighbours_is_refused(tmp_path, what, words):
-    with made(f"sqlite:///{tmp_path}/b.db") as ledger, pytest.raises(UsageError, match=words):
+    with created(f"sqlite:///{tmp_path}/b.db") as ledger, pytest.raises(UsageError, match=words):
         ledger.spend(what)
 
 
 def test_the_body_of_an_entry_says_what_was_charged(tmp_path):
-    with made(f"sqlite:///{tmp_path}/b.db") as ledger:
+    with created(f"sqlite:///{tmp_path}/b.db") as ledger:
         ledger.spend("laplace scale=20", actor="me", reason="report")
         ledger.export(tmp_path / "e.jsonl")
     row = json.loads((tmp_path / "e.jsonl").read_text().splitlines()[1])

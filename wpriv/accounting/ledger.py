@@ -80,8 +80,8 @@ def entries(path: Path) -> list[Entry]:
         same = (entry.planned, entry.adjacency) == (last.planned, last.adjacency)
         follows = entry.step == 1 if entry.run != last.run else entry.step == last.step + 1 and same
         if not follows or entry.run < last.run or entry.step > entry.planned:
-            wanted, found = (f"step {each.step} of run {each.run}" for each in (last, entry))
-            raise UsageError(f"{path}:{number}: wanted the step after {wanted}; found {found}")
+            before, after = (f"step {each.step} of run {each.run}" for each in (last, entry))
+            raise UsageError(f"{path}:{number}: wanted the step after {before}; found {after}")
         rows.append(entry)
     return rows
 

@@ -276,7 +276,9 @@ def status(
     output.emit_bold(*now.promises)
     facts = [("rule", now.rule), *_limits(now), *_facts(now.accounts)]
     facts += [("releases", ", ".join(f"{count} {state}" for state, count in now.states.items()))] * bool(now.states)
-    facts += [] if fits is None else [("would fit", f"{fits} of {' '.join(words or ())} in one release")]
+    if words:
+        several = "no single number: steps of several kinds"
+        facts.append(("would fit", several if fits is None else f"{fits} of {' '.join(words)} in one release"))
     facts += [] if now.fixed is None else [("what ran", now.fixed)]
     output.emit_facts(facts)
 
@@ -298,12 +300,14 @@ def plan(
     from wpriv.ledger import charter, forecast
     from wpriv.ledger.filters import Limit
 
-    given = {name: value for name, value in flags.numbers(eps=eps, delta=delta, rho=rho, mu=mu).items() if value}
+    given = _about(**flags.numbers(eps=eps, delta=delta, rho=rho, mu=mu))
     group, relation, limits = 1, adjacency or "add-remove", [Limit(**given)] if given else []
     if "://" in words[0]:
         with _service()(words.pop(0)) as ledger:
             tree, group = ledger.charter.tree, ledger.charter.group
             relation, limits = tree.adjacency, limits or [gate.limit for gate in tree.gates if gate.scope == "all"]
+    if not words:
+        raise UsageError("a forecast has no steps; write them behind the URL, as gauss sigma=100 n=10")
     rows = forecast.forecast(charter.process_of(" ".join(words), relation, group), limits)
     best = forecast.best(rows)
     if as_json:

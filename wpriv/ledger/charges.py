@@ -61,7 +61,10 @@ class Unit:
     process: Process
 
 
-def units_of(process: Process) -> list[tuple[Unit, int]]:
+Units = list[tuple[Unit, int]]
+
+
+def units_of(process: Process) -> Units:
     """The units of a process with their numbers, equal ones added up.
 
     Raises:
@@ -108,7 +111,7 @@ def of_unit(unit: Unit, by: Filter, tier: int, count: int = 1) -> tuple[Fraction
     elif unit.process.steps[0].mechanism.renyi_bound() is not None:
         raise Unsupported(
             f"rule {by.kind} needs the distribution of the privacy loss, and of {name} only Renyi divergences are "
-            f"known. Use rule rdp"
+            f"known. Use rule rdp with a limit in eps and delta"
         )
     else:
         pairs = [run[0][0] for run in unit.process.directions()]

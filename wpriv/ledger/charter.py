@@ -18,7 +18,7 @@ from wpriv.hints import plain
 from wpriv.ledger import filters
 from wpriv.ledger.filters import Limit
 from wpriv.ledger.scopes import ROOT, Gate, InForce, Partition, Tree
-from wpriv.numerics.numbers import number, whole
+from wpriv.numerics.numbers import number, shown, whole
 
 What = str | Process | Step | Mechanism
 MOST_LETTERS = 500
@@ -34,16 +34,21 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def require_texts(**texts: str | None) -> None:
-    """Check what is kept as it was given: plain text of a length that every database takes.
+def require_texts(**texts: object) -> None:
+    """Check what is kept as it was given, or None: plain text of a length that every database takes.
 
     Raises:
-        UsageError: a text is longer, or holds what is no text (a zero byte, a lone surrogate).
+        UsageError: it is no text, or longer, or holds what is no text (a zero byte, a lone surrogate).
     """
     for name, value in texts.items():
         if value is None:
             continue
-        if len(value) > MOST_LETTERS or "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
+        if (
+            not isinstance(value, str)
+            or len(value) > MOST_LETTERS
+            or "\0" in value
+            or any("\ud800" <= letter <= "\udfff" for letter in value)
+        ):
             raise UsageError(f"`{name}` is a text of up to {MOST_LETTERS} letters; found {ascii(value)[:60]}")
 
 
@@ -129,6 +134,10 @@ def charter(
     if not 1 <= group <= 2**40:
         raise UsageError(f"`group` is the number of records of one person, from 1 to 2^40; found {group}")
     require_texts(unit=unit)
+    for name, words in {"limits": limits, "scopes": scopes, "partitions": partitions}.items():
+        if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+            raise UsageError(f"`{name}` is a list of texts; found {shown(words)}")
+    kappa, leaks = (None if x is None else number(x, name) for x, name in ((kappa, "kappa"), (leaks, "leaks")))
     first = {"eps": eps, "delta": delta, "rho": rho, "mu": mu}
     given = {name: value for name, value in first.items() if value is not None}
     if ceiling is not None and not given:
@@ -161,10 +170,10 @@ def charter(
 def limit_of(text: str) -> Limit:
     """The limit that is written as ``eps=1,delta=1e-6``."""
     row = {}
-    for word in text.split(","):
+    for word in str(text).split(","):
         name, equals, value = (part.strip() for part in word.partition("="))
         if not equals or name not in ("eps", "delta", "rho", "mu") or name in row:
-            raise UsageError(f"a limit is written eps=1,delta=1e-6, or rho=0.1, or mu=0.5; found {text[:80]!r}")
+            raise UsageError(f"a limit is written eps=1,delta=1e-6, or rho=0.1, or mu=0.5; found {str(text)[:80]!r}")
         row[name] = number(value, name)
     return Limit(**row)
 

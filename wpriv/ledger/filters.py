@@ -199,8 +199,8 @@ def _caps(limit: Limit, of: Limit, by: Filter, several: int, plan: Process | Non
             kept["T"] = gaussian_budget(eps, delta - leaks, plan)
         if "B" in sizes:
             # as much Gaussian noise as the lower limit admits at an order of its own
-            own = _renyi(Limit(eps, delta), leaks)
-            kept["B"] = own.accounts[0][1] / own.order * by.order
+            lower = _renyi(Limit(eps, delta), leaks)
+            kept["B"] = lower.accounts[0][1] / lower.order * by.order
     shares = [decimal(kept[name]) / decimal(size) if size else Fraction(1) for name, size in by.accounts]
     return tuple(min(math.floor(share * UNITS), UNITS) for share in shares)
 

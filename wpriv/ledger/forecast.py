@@ -10,6 +10,7 @@ from wpriv.accounting import evaluate
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
 from wpriv.ledger import charges, filters
+from wpriv.ledger.charges import Units
 from wpriv.ledger.filters import RULES, TOO_MUCH, UNITS, Filter, Limit
 
 FIXED = "fixed in advance"
@@ -34,14 +35,14 @@ def forecast(process: Process, limits: Sequence[Limit]) -> list[Row]:
     Under residue, a round is charged by the floor that holds what remains after it.
 
     Raises:
-        UsageError: there is no limit.
+        UsageError: there is no limit, or steps have observed pair distances. Unsupported: a release hides nothing.
     """
     if not limits:
         raise UsageError("a forecast needs a limit: `eps` with `delta`, or `rho`, or `mu`")
-    rows = []
+    units, rows = charges.units_of(process), []
     for rule in RULES:
         try:
-            rows.append(Row(rule, min(_under(process, filters.of_limit(limit, rule)) for limit in limits)))
+            rows.append(Row(rule, min(_under(units, filters.of_limit(limit, rule)) for limit in limits)))
         except (Unsupported, UsageError) as error:
             rows.append(Row(rule, None, str(error)))
     if all(limit.delta for limit in limits):
@@ -53,17 +54,17 @@ def forecast(process: Process, limits: Sequence[Limit]) -> list[Row]:
 
 
 def best(rows: Sequence[Row]) -> Row | None:
-    """The rule that admits most, the first of several; None where none has a charge."""
-    known = [row for row in rows if row.rule != FIXED and row.rounds is not None]
+    """The rule that admits most, the first of several; None where none admits a single round."""
+    known = [row for row in rows if row.rule != FIXED and row.rounds]
     return max(known, key=lambda row: row.rounds or 0, default=None)
 
 
-def _under(process: Process, alternatives: tuple[Filter, ...]) -> int:
+def _under(units: Units, alternatives: tuple[Filter, ...]) -> int:
     """The rounds until every filter is exceeded: that of the last one."""
     rounds, reason = [], None
     for by in alternatives:
         try:
-            rounds.append(_rounds(process, by))
+            rounds.append(_rounds(units, by))
         except Unsupported as error:
             reason = error
     if reason is not None and not rounds:
@@ -71,9 +72,9 @@ def _under(process: Process, alternatives: tuple[Filter, ...]) -> int:
     return max(rounds)
 
 
-def _rounds(process: Process, by: Filter) -> int:
+def _rounds(units: Units, by: Filter) -> int:
     """The rounds of one filter, from the highest floor down."""
-    units, booked, rounds = charges.units_of(process), [0] * len(by.accounts), 0
+    booked, rounds = [0] * len(by.accounts), 0
     for tier, floor in enumerate(by.floors):
         total = [Fraction(0)] * len(booked)
         for unit, count in units:

@@ -56,10 +56,10 @@ class Atoms:
         return cls(nodes, masses, np.array([float(np.ravel(beyond)[0]), infinity]))
 
     def log_moments(self) -> Array:
-        """ln E[e^{bL}] of the finite losses of the pessimistic side at ``MOMENTS``."""
+        """ln E[e^{bL}] of the finite losses at ``MOMENTS``, of the side where it is larger."""
         exponent = MOMENTS[:, None] * self.losses
         top = exponent.max(axis=1)
-        return np.asarray(top + np.log(np.exp(exponent - top[:, None]) @ self.masses[0]))
+        return np.asarray(top + np.log((np.exp(exponent - top[:, None]) @ self.masses.T).max(axis=1)))
 
 
 def _nodes(pair: LossPair, omitted: float) -> Array:

@@ -8,13 +8,12 @@ from __future__ import annotations
 import datetime
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from wpriv.core.kinds import SAMPLING_KEYS
 from wpriv.errors import CheckFailed, Unsupported
-from wpriv.ledger.filters import UNITS
 from wpriv.ledger.reading import Reader, Replay, accounts_of
 from wpriv.ledger.scopes import ROOT, Place
 from wpriv.ledger.store import PENDING, SPENT, Entry, Head
@@ -29,7 +28,7 @@ WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 720, 240, 60, 28, 12, 12
 
 @dataclass
 class Release:
-    """A release of the ledger; ``shares`` of the first account of a limit that it has booked, by the limit's number."""
+    """A release of the ledger; ``booked`` has its units of the first account of a filter, by the numbers of both."""
 
     name: str
     time: str
@@ -39,7 +38,22 @@ class Release:
     reason: str
     key: str
     state: str = ""
-    shares: dict[int, float] = field(default_factory=dict)
+    booked: dict[tuple[int, int], int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Remainder:
+    """What is left of a limit.
+
+    Args:
+        limit: the one in force. promise: the one that is promised, to which it may rise.
+        share: of the account that is nearest to its end, from 0 to 1. accounts: each with its share, in words.
+    """
+
+    limit: str
+    promise: str
+    share: float
+    accounts: str
 
 
 @dataclass(frozen=True)
@@ -47,15 +61,15 @@ class Row:
     """A scope, partition or part in the tree; ``depth`` counts from 0.
 
     Args:
-        name: of the scope or part. limits: each with the share that is left and its accounts in words.
-        booked: the share of a limit's first account that releases here and below have booked, with its name.
+        name: of the scope or part. limits: what is left of each limit of the scope.
+        booked: the share of the first account of the limit in force that releases here and below have booked.
         counts: releases that read exactly here, by state.
     """
 
     depth: int
     name: str
     kind: str
-    limits: tuple[tuple[str, float, str], ...] = ()
+    limits: tuple[Remainder, ...] = ()
     booked: str = ""
     counts: str = ""
 
@@ -71,7 +85,7 @@ class Picture:
 
 def percent(share: float) -> str:
     """What is left, rounded down: ``82.15%``."""
-    return f"{text(100 * max(share, 0.0), up=False, digits=4)}%"
+    return f"{text(100 * share, up=False, digits=4)}%"
 
 
 def percent_up(share: float) -> str:
@@ -144,25 +158,33 @@ class Overview:
             named = entry.actor or "", entry.reason or "", entry.key or ""
             self.releases[name] = Release(name, entry.time, words, Place.parse(about["place"]), *named)
             for row in about["bookings"]:
-                if row["tier"] >= 0 and row["filter"] == self._filter(row["gate"]):
-                    self.releases[row["release"]].shares[row["gate"]] = row["amounts"][0] / UNITS
+                if row["tier"] >= 0:
+                    self.releases[row["release"]].booked[row["gate"], row["filter"]] = row["amounts"][0]
         self.releases[name].state = self.replay.states[name]
 
-    def _filter(self, gate: int) -> int:
-        """The first filter of a limit that was not exceeded."""
-        filters = range(len(self.tree.gates[gate].filters))
-        return next((number for number in filters if (gate, number) not in self.replay.books.closed), 0)
+    def _share(self, gate: int, units: int) -> float:
+        """Units of the first account of a limit as a share of what the limit in force leaves of it."""
+        return units / max(self.replay.books.in_force(gate).caps[self.replay.books.open_filter(gate)][0], 1)
+
+    def _shares(self, releases: Iterable[Release]) -> dict[int, float]:
+        """The share of each limit in force that some releases have booked together, by the number of the limit."""
+        units = Counter[int]()
+        for release in releases:
+            for (gate, number), amount in release.booked.items():
+                units[gate] += amount if number == self.replay.books.open_filter(gate) else 0
+        return {gate: self._share(gate, amount) for gate, amount in units.items()}
 
     def left(self) -> tuple[float, ...]:
         """The share that is left of each limit: of its account that is nearest to its end."""
         return tuple(
-            min(share for _, share in self.replay.books.left(gate, self._filter(gate)))
+            min(share for _, share in self.replay.books.left(gate, self.replay.books.open_filter(gate)))
             for gate in range(len(self.tree.gates))
         )
 
     def limits(self) -> list[str]:
-        """The names of the limits, as ``all (1, 1e-6)-DP``."""
-        return [f"{gate.scope} {gate.limit}" for gate in self.tree.gates]
+        """The names of the limits in force, as ``all (1, 1e-6)-DP``."""
+        books = self.replay.books
+        return [f"{gate.scope} {books.in_force(number).limit}" for number, gate in enumerate(self.tree.gates)]
 
     def fixed(self) -> str | None:
         """What pld certifies of all that ran, if it had been fixed in advance; see ``Reader.status``."""
@@ -178,19 +200,16 @@ class Overview:
         return self._below(ROOT, 0)
 
     def _below(self, scope: str, depth: int) -> list[Row]:
-        left = self.left()
-        accounts: dict[int, list[str]] = {}
-        gate, before = -1, None
-        for account in accounts_of(self.replay.books):
-            gate += (account.scope, account.limit, account.filter) != before and account.filter == 0
-            before = account.scope, account.limit, account.filter
-            share = "closed" if account.closed else percent(account.left)
-            accounts.setdefault(gate, []).append(f"{account.name} {share}")
-        limits = [
-            (str(each.limit), left[number], ", ".join(accounts[number]))
-            for number, each in enumerate(self.tree.gates)
-            if each.scope == scope
-        ]
+        left, books = self.left(), self.replay.books
+        limits = []
+        for gate, about in enumerate(self.tree.gates):
+            if about.scope == scope:
+                words: dict[int, list[str]] = {}
+                for each in accounts_of(books, gate):
+                    share = "closed" if each.closed else percent(each.left)
+                    words.setdefault(each.filter, []).append(f"{each.name} {share}")
+                accounts = ", or of the other filter: ".join(map(", ".join, words.values()))
+                limits.append(Remainder(str(books.in_force(gate).limit), str(about.limit), left[gate], accounts))
         place = Place(scope)
         rows = [Row(depth, scope, "scope", tuple(limits), self._booked(place), self._counts(place))]
         for partition in self.tree.partitions:
@@ -209,11 +228,11 @@ class Overview:
         gate = next(iter(self.tree.gates_of(place)), None)
         if gate is None:
             return ""
-        which = self._filter(gate)
+        which = self.replay.books.open_filter(gate)
         row = self.replay.books.amounts.get((gate, which, 0), {})
         units = row.get(place, 0) if place.partition else self.tree.total(place.scope, row)
         about = self.tree.gates[gate]
-        return f"{percent_up(units / UNITS)} of {about.filters[which].accounts[0][0]} of {about.scope}"
+        return f"{percent_up(self._share(gate, units))} of {about.filters[which].accounts[0][0]} of {about.scope}"
 
     def _counts(self, place: Place) -> str:
         states = Counter(release.state for release in self.releases.values() if release.place == place)
@@ -225,11 +244,10 @@ class Overview:
         for release in self.releases.values():
             if release.state in (PENDING, *SPENT):
                 rows.setdefault(release.actor, []).append(release)
-        gates = range(len(self.tree.gates))
-        totals = [
-            (name, len(some), [sum(each.shares.get(gate, 0.0) for each in some) for gate in gates])
-            for name, some in rows.items()
-        ]
+        gates, totals = range(len(self.tree.gates)), []
+        for name, some in rows.items():
+            shares = self._shares(some)
+            totals.append((name, len(some), [shares.get(gate, 0.0) for gate in gates]))
         totals.sort(key=lambda row: (-max(row[2]), row[0]))
         return [
             (name, count, [percent_up(share) if share else "" for share in shares]) for name, count, shares in totals
@@ -239,8 +257,8 @@ class Overview:
         """The last releases, from the newest, with the largest share of a limit that each has booked."""
         rows = []
         for release in list(self.releases.values())[: -MOST_ROWS - 1 : -1]:
-            gate = max(release.shares, key=lambda number: release.shares[number], default=None)
-            cost = "" if gate is None else f"{percent_up(release.shares[gate])} of {self.tree.gates[gate].scope}"
+            share, gate = max(((share, gate) for gate, share in self._shares([release]).items()), default=(0.0, None))
+            cost = "" if gate is None else f"{percent_up(share)} of {self.tree.gates[gate].scope}"
             rows.append((release, cost if release.state in (PENDING, *SPENT) else "nothing"))
         return rows
 

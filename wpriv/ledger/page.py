@@ -104,11 +104,10 @@ class Page:
         tree = self.ledger.charter.tree
         places = [name for name, _ in tree.parents]
         places += [str(Place(each.scope, each.name, part)) for each in tree.partitions for part in each.parts]
-        with self.lock:
-            shown = self._shown()
-        form = {"words": words, "scope": scope, "places": places}
+        form = {"words": words, "scope": scope, "places": places, "answer": answer}
         about = {"charter": self.ledger.charter, "url": self.ledger.store.url, "writes": self.token is not None}
-        return self.filled("ledger", {**shown, **form, **about, "answer": answer}, status)
+        with self.lock:
+            return self.filled("ledger", {**self._shown(), **form, **about}, status)
 
     def partial(self, _: Request) -> Response:
         """What changes as releases are spent."""
@@ -127,7 +126,7 @@ class Page:
             return self.filled("fixed", {"fixed": self.overview.fixed()})
 
     def cost(self, request: Request) -> Response:
-        """What a planned release would cost; nothing is written."""
+        """Return what the release in the form would take of each limit, as a part of the page; nothing is spent."""
         query = request.query_params
         return self.filled("answer", {"answer": self._cost(query.get("words", ""), query.get("scope", ROOT))})
 

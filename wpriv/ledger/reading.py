@@ -1,4 +1,4 @@
-"""What a ledger says: the head, what is left, whether its entries are whole, and its history for the calculator."""
+"""Read a ledger: its head, what is left, whether its entries are whole, and its history for the calculator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from wpriv.core.process import Process, Step
 from wpriv.errors import CheckFailed, MissingResource, Unsupported, UsageError
 from wpriv.files import durable_writes, read_bytes
-from wpriv.ledger.charter import Charter, canonical, digest, in_force
+from wpriv.ledger.charter import Charter, canonical, digest, in_force, require_texts
 from wpriv.ledger.filters import UNITS, Limit
 from wpriv.ledger.scopes import Booking, Books, Place
 from wpriv.ledger.store import PENDING, SPENT, Entry, Head, Store, release_rows
@@ -115,17 +115,18 @@ class Reader:
         self.charter = Charter.of_text(row.charter)
 
     def head(self) -> Head:
-        """The last entry: keep it elsewhere, since a chain does not show that its end was cut off."""
+        """Return the last entry. Keep it elsewhere, since a chain does not show that its end was cut off."""
         with self.store.transaction(write=False) as connection:
             row = self.store.row(connection, lock=False)
             return Head(row.head_seq, row.head_digest)
 
     def status(self, *, fixed: bool = True) -> Status:
-        """What is promised, booked and left.
+        """Return what is promised, booked and left.
 
         Args:
             fixed: also give what pld certifies of the releases so far, which holds if all of them had been fixed before
-                the first one; None where they are of many kinds, or in several scopes.
+                the first one; None before the first one, without a limit with delta, with several scopes or a
+                partition, and where of a mechanism only Renyi divergences are known.
         """
         with self.store.transaction(write=False) as connection:
             row = self.store.row(connection, lock=False)
@@ -135,7 +136,8 @@ class Reader:
         gates = self.charter.tree.gates
         promises = tuple(PROMISE.format(scope=gate.scope, limit=gate.limit) for gate in gates)
         unfinished = tuple(release.id for release in releases if release.state == "begun")
-        head, accounts = Head(row.head_seq, row.head_digest), tuple(accounts_of(books))
+        head = Head(row.head_seq, row.head_digest)
+        accounts = tuple(account for gate in range(len(gates)) for account in accounts_of(books, gate))
         words = self._fixed() if fixed else None
         now = [(gate.scope, books.in_force(number).limit, gate.limit) for number, gate in enumerate(gates)]
         lower = tuple(row for row in now if row[1] != row[2])
@@ -219,8 +221,17 @@ class Reader:
         return Process(tuple(steps.values()), self.charter.tree.adjacency, self.charter.group) if steps else None
 
     def export(self, path: str | Path) -> int:
-        """Write the history to a JSON file, or all entries to a file that ends in .jsonl; return the lines or steps."""
+        """Write the history to a .json file, or all entries to a .jsonl file; return the number of steps or entries.
+
+        Raises:
+            UsageError: the file has another ending, or is a folder. MissingResource: it cannot be written.
+        """
         path = Path(path)
+        if path.suffix not in (".json", ".jsonl"):
+            raise UsageError(
+                f"a ledger is exported to a file that ends in .json (the steps, for budget --history) or in .jsonl "
+                f"(all entries); found {str(path)[:80]!r}"
+            )
         if path.is_dir():
             raise UsageError(f"{path} is a folder. Name a file for the export, such as history.json")
         if path.suffix == ".jsonl":
@@ -242,8 +253,9 @@ class Reader:
             Remarks: releases that began and have not ended.
         Raises:
             CheckFailed: an entry was changed, removed or moved, the tables do not follow from the entries, or the
-                ledger is shorter than ``head`` says.
+                ledger is shorter than ``head`` says. UsageError: ``head`` is no head.
         """
+        require_texts(head=head)
         with self.store.transaction(write=False) as connection:
             row = self.store.row(connection, lock=False)
             entries = self.store.entries(connection)
@@ -264,9 +276,10 @@ class Reader:
             raise CheckFailed("what is reserved does not follow from the entries: the table charge was changed")
         if _nonzero(replay.books) != _nonzero(books) or replay.books.closed != books.closed:
             raise CheckFailed("what is booked does not follow from the entries: the table account was changed")
-        for account in accounts_of(books):
-            if account.booked > UNITS:
-                raise CheckFailed(f"scope {account.scope} has booked more than its limit {account.limit}")
+        for gate in range(len(books.tree.gates)):
+            for account in accounts_of(books, gate):
+                if account.booked > UNITS:
+                    raise CheckFailed(f"scope {account.scope} has booked more than its limit {account.limit}")
         open_ = [name for name, state in replay.states.items() if state == "begun"]
         return [f"release {name} began and has not ended; it is charged" for name in open_]
 
@@ -276,14 +289,14 @@ def _nonzero(books: Books) -> dict[tuple[int, int, int], dict[Place, int]]:
     return {key: row for key, row in rows.items() if row}
 
 
-def accounts_of(books: Books) -> Iterable[Account]:
-    """All accounts of the gates with what they have booked."""
-    for gate, about in enumerate(books.tree.gates):
-        for number, each in enumerate(about.filters):
-            for index, (name, size) in enumerate(each.accounts):
-                booked = books.total(gate, number, index)
-                cap, closed = books.in_force(gate).caps[number][index], (gate, number) in books.closed
-                yield Account(about.scope, about.limit, number, name, size, booked, closed, cap)
+def accounts_of(books: Books, gate: int) -> Iterable[Account]:
+    """The accounts of a gate with what they have booked."""
+    about = books.tree.gates[gate]
+    for number, each in enumerate(about.filters):
+        for index, (name, size) in enumerate(each.accounts):
+            booked = books.total(gate, number, index)
+            cap, closed = books.in_force(gate).caps[number][index], (gate, number) in books.closed
+            yield Account(about.scope, about.limit, number, name, size, booked, closed, cap)
 
 
 class Replay:
@@ -384,18 +397,19 @@ def import_entries(url: str, path: str | Path) -> Head:
         ledger = {row.pop("ledger") for row in rows}
         entries = [Entry(**row) for row in rows]
         charter = Charter.of_text(canonical(entries[0].content()["charter"]))
+        if len(ledger) > 1:
+            raise CheckFailed(f"{path}: entries of several ledgers")
+        name = ledger.pop()
+        _require_chain(entries, name)
+        replay = Replay(charter)
+        for entry in entries[1:]:
+            replay.add(entry)
+        releases = release_rows(entries, replay.states)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError):
         raise UsageError(
             f"{path}: not the entries of a ledger, as `wpriv ledger export --out X.jsonl` writes"
         ) from None
-    if len(ledger) > 1:
-        raise CheckFailed(f"{path}: entries of several ledgers")
-    name = ledger.pop()
-    _require_chain(entries, name)
-    replay = Replay(charter)
-    for entry in entries[1:]:
-        replay.add(entry)
     store = Store(url, create=True)
-    store.restore(name, charter, entries, replay.books, replay.states)
+    store.restore(name, charter, entries, replay.books, releases)
     store.close()
     return Head(entries[-1].seq, entries[-1].digest)

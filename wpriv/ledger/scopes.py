@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from wpriv.core.kinds import Adjacency
 from wpriv.errors import UnknownName, UsageError
 from wpriv.ledger.filters import TOO_MUCH, UNITS, Filter, Limit
+from wpriv.numerics.numbers import shown
 
 ROOT = "all"
 PLANNED = -1  # the gate of the counts of a declared plan
@@ -37,6 +38,8 @@ class Place:
     @classmethod
     def parse(cls, text: str) -> Place:
         """The place that ``str`` writes as ``text``."""
+        if not isinstance(text, str):
+            raise UsageError(f"a scope is a text, such as sales; found {shown(text)}")
         scope, colon, rest = text.partition(":")
         partition, equals, part = rest.partition("=")
         if "=" in scope or bool(colon) != bool(equals) or (colon and not (scope and partition and part)):
@@ -162,7 +165,7 @@ class Tree:
         return sorted(at, key=lambda number: (chain.index(self.gates[number].scope), number))
 
     def total(self, scope: str, booked: Mapping[Place, int]) -> int:
-        """What a scope has booked: its own, its children's, and of each partition the largest parts."""
+        """Return the units of a scope and of those below, in which of each partition only the largest parts count."""
         amount = booked.get(Place(scope), 0)
         for partition in self.partitions:
             if partition.scope == scope:
@@ -173,7 +176,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Booking:
-    """What a release has booked in one filter: the tier, and an amount for each account."""
+    """A release's booking in one filter: the tier of its floor, and the units in each account."""
 
     release: str
     gate: int
@@ -184,7 +187,7 @@ class Booking:
 
 @dataclass(frozen=True)
 class Refusal:
-    """The first limit that refuses a release: its gate, the limit in force, and what its first filter has left."""
+    """The first limit that refuses a release: its gate, the limit in force, and what its first open filter has left."""
 
     gate: int
     limit: Limit
@@ -218,11 +221,15 @@ class Books:
         """The units that are booked in an account of a gate."""
         return self.tree.total(self.tree.gates[gate].scope, self.amounts.get((gate, filter, account), {}))
 
-    def left(self, gate: int, filter: int = 0) -> tuple[tuple[str, float], ...]:
-        """The share of each account of a filter that is left of the limit in force."""
+    def open_filter(self, gate: int) -> int:
+        """The first filter of a gate that is not closed; there always is one, since only an admitted release closes."""
+        return next(number for number in range(len(self.tree.gates[gate].filters)) if (gate, number) not in self.closed)
+
+    def left(self, gate: int, filter: int) -> tuple[tuple[str, float], ...]:
+        """The share of each account of a filter that is left of the limit in force, from 0 to 1."""
         names, caps = [name for name, _ in self.tree.gates[gate].filters[filter].accounts], self.in_force(gate).caps
         return tuple(
-            (name, 1 - self.total(gate, filter, number) / cap if cap else 0.0)
+            (name, max(1 - self.total(gate, filter, number) / cap, 0.0) if cap else 0.0)
             for number, (name, cap) in enumerate(zip(names, caps[filter], strict=True))
         )
 
@@ -233,7 +240,7 @@ class Books:
             row[place] = row.get(place, 0) + sign * amount
 
     def admit(self, release: str, place: Place, tariff: Tariff) -> list[Booking] | Refusal:
-        """What a release has to book, with the reserved ones that it moves to a lower floor; or the refusal.
+        """Return the bookings of a release and of reserved ones that it moves to a lower floor, or its refusal.
 
         Nothing is changed: ``take`` does that.
 
@@ -251,7 +258,7 @@ class Books:
                 # an exceeded filter of a union is closed for good
                 changes += [Booking(release, gate, number, -1, ())] if bookings is None else bookings
             if not fits:
-                return Refusal(gate, self.in_force(gate).limit, self.left(gate))
+                return Refusal(gate, self.in_force(gate).limit, self.left(gate, self.open_filter(gate)))
         return changes
 
     def _fitting(self, release: str, place: Place, gate: int, number: int, tariff: Tariff) -> list[Booking] | None:
@@ -272,7 +279,7 @@ class Books:
         return None
 
     def _totals(self, bookings: list[Booking], place: Place, gate: int, number: int) -> list[int]:
-        """What the accounts of a filter would hold with bookings, of which some are made anew."""
+        """Return the units in the accounts of a filter with bookings, which replace those of the same reservations."""
         before = [self.pending[key] for each in bookings if (key := (each.release, gate, number)) in self.pending]
         for sign in (1, -1):
             for booking in bookings:

@@ -20,13 +20,13 @@ from typing import Any, ParamSpec, TypeVar
 from wpriv.core.process import Process, Step
 from wpriv.errors import CheckFailed, Unsupported, UsageError
 from wpriv.ledger import charges, charter, filters
-from wpriv.ledger.charges import Unit
+from wpriv.ledger.charges import Unit, Units
 from wpriv.ledger.charter import What, canonical, digest, process_of, require_texts
-from wpriv.ledger.filters import TOO_MUCH, UNITS, Filter, Limit
+from wpriv.ledger.filters import TOO_MUCH, Filter, Limit
 from wpriv.ledger.reading import Reader
 from wpriv.ledger.scopes import PLANNED, ROOT, Booking, Books, InForce, Place, Refusal
 from wpriv.ledger.store import PENDING, SPENT, Entry, Head, Store
-from wpriv.numerics.numbers import text
+from wpriv.numerics.numbers import number, shown, text
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,7 +34,6 @@ NEW = "new"
 MOST = 2**40
 EXPIRES, MOST_EXPIRES = 3600.0, 1e9
 RETRIES = 5  # where others spend while a refusal is put into words
-Units = list[tuple[Unit, int]]
 Name = tuple[str, str, int]  # of a charge: digests of its unit and filter, and the tier
 
 
@@ -43,7 +42,7 @@ class Refused(CheckFailed):
 
     Attributes:
         scope: the scope that refuses. limit: its limit. left: the share of each of its accounts that is left.
-        fits: how many of the steps of a release of one kind still fit; None of several kinds.
+        fits: the number of its steps that would still fit in one release; None where its steps are of several kinds.
     """
 
     scope: str = ""
@@ -80,10 +79,11 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a release would take of one limit.
+    """What a release would take of one limit in force.
 
     Args:
-        scope, limit: whose it is. accounts: of each its name, the share that the release takes, and the one left then.
+        scope, limit: the scope, and its limit in force.
+        accounts: the name of each account, the share of it that the release takes, and the share left afterwards.
     """
 
     scope: str
@@ -153,14 +153,14 @@ class Ledger(Reader):
         return self._admit(what, key, "spend", **about)
 
     def fits(self, what: What, *, scope: str = ROOT) -> int | None:
-        """How many steps of one kind would fit now in one release, at most 2^40; None for what has several kinds."""
+        """Return how many steps would fit now in one release, at most 2^40; None where they are of several kinds."""
         process, place = self._read(what, scope)
         units = [(unit, MOST) for unit, _ in charges.units_of(process)]
         with self.store.transaction(write=False) as connection:
             return self._room(connection, self.store.books(connection, self.charter.tree), units, place)
 
     def cost(self, what: What, *, scope: str = ROOT) -> tuple[Cost, ...]:
-        """What a release would take now of every limit above a scope; nothing is written but computed charges.
+        """Return what a release would take now of every limit above a scope; nothing is spent.
 
         Raises:
             Refused: it does not fit. Unsupported: no charge is known.
@@ -172,18 +172,22 @@ class Ledger(Reader):
             changes = books.admit(NEW, place, self._tariff(connection, units, compute=True))
             if isinstance(changes, Refusal):
                 raise self._refused(changes, units, self._room(connection, books, units, place))
-            mine = {(each.gate, each.filter): each for each in books.take(changes, NEW, place, reserved=False)}
+            bookings = books.take(changes, NEW, place, reserved=False)
         for gate in self.charter.tree.gates_of(place):
-            booking = next(mine[key] for key in sorted(mine) if key[0] == gate)
-            left = books.left(gate, booking.filter)
-            rows = [(name, units / UNITS, rest) for units, (name, rest) in zip(booking.amounts, left, strict=True)]
-            about = self.charter.tree.gates[gate]
-            costs.append(Cost(about.scope, about.limit, tuple(rows)))
+            several = [(books.left(gate, each.filter), each) for each in bookings if each.gate == gate]
+            # of several filters the one that has most room afterwards
+            left, booking = max(several, key=lambda pair: min(share for _, share in pair[0]))
+            now = books.in_force(gate)
+            rows = [
+                (name, amount / cap if amount else 0.0, rest)
+                for amount, cap, (name, rest) in zip(booking.amounts, now.caps[booking.filter], left, strict=True)
+            ]
+            costs.append(Cost(self.charter.tree.gates[gate].scope, now.limit, tuple(rows)))
         return tuple(costs)
 
     def reserve(self, what: What, *, key: str | None = None, expires: float = EXPIRES, **about: Any) -> Receipt:
         """Reserve a release, to ``begin`` within some seconds; arguments and errors as for ``spend``."""
-        if not 0 < expires <= MOST_EXPIRES:
+        if not 0 < (expires := number(expires, "expires")) <= MOST_EXPIRES:
             raise UsageError(f"`expires` is a number of seconds above 0, up to {MOST_EXPIRES:g}; found {expires:g}")
         return self._admit(what, key, "reserve", expires=expires, **about)
 
@@ -195,6 +199,7 @@ class Ledger(Reader):
         Raises:
             CheckFailed: it has begun with another nonce, was cancelled or has expired.
         """
+        require_texts(nonce=nonce)
         word = secrets.token_hex(16) if nonce is None else nonce
         with self._locked() as (connection, head):
             entry = self.store.entry(connection, release)
@@ -236,6 +241,8 @@ class Ledger(Reader):
         Raises:
             Refused: it is above the ceiling. UsageError: the scope has no such limit, or several.
         """
+        if not isinstance(limit, Limit):
+            raise UsageError(f"`limit` is a Limit, such as Limit(eps=1, delta=1e-6); found {shown(limit)}")
         tree = self.charter.tree
         tree.check(Place(scope))
         gates = [number for number, gate in enumerate(tree.gates) if gate.scope == scope]
@@ -313,9 +320,9 @@ class Ledger(Reader):
         dry_run: bool = False,
     ) -> Receipt:
         process, place = self._read(what, scope)
+        require_texts(key=key, actor=actor, reason=reason)
         if key is not None and not key.strip():
             raise UsageError("`key` is empty; give the release a name of its own, or leave it out")
-        require_texts(key=key, actor=actor, reason=reason)
         if planned and place != Place(ROOT):
             raise UsageError(f"the declared plan reads the scope {ROOT}; found `scope` {place}")
         units = [] if planned else charges.units_of(process)
@@ -429,7 +436,7 @@ class Ledger(Reader):
 
     def _refused(self, refusal: Refusal, units: Units, fits: int | None) -> Refused:
         gate = self.charter.tree.gates[refusal.gate]
-        left = ", ".join(f"{text(100 * max(share, 0), up=False, digits=4)}% of {name}" for name, share in refusal.left)
+        left = ", ".join(f"{text(100 * share, up=False, digits=4)}% of {name}" for name, share in refusal.left)
         count = units[0][1]
         rest = "" if fits is None or count == 1 else f"; there is room for {fits} of its {count} releases"
         error = Refused(
@@ -439,14 +446,17 @@ class Ledger(Reader):
         return error
 
     def _room(self, connection: Any, books: Books, units: Units, place: Place) -> int | None:
-        """How many of the steps of a release of one kind fit in one release, at most its own; None of several kinds."""
+        """Return how many steps of a release fit now in one release, at most as many as it has.
+
+        None is returned where its steps are of several kinds.
+        """
         if len(units) > 1:
             return None
         unit, most = units[0]
         kept, room = dict(self._fresh), dict[tuple[int, int], list[int]]()
         for gate in self.charter.tree.gates_of(place):
-            for number, caps in enumerate(books.in_force(gate).caps):
-                room[gate, number] = [cap - books.total(gate, number, account) for account, cap in enumerate(caps)]
+            for which, caps in enumerate(books.in_force(gate).caps):
+                room[gate, which] = [cap - books.total(gate, which, account) for account, cap in enumerate(caps)]
 
         def fit(count: int) -> int:
             """About how many fit, if so many do; else 0."""

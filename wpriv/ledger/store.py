@@ -41,7 +41,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from wpriv._version import __version__
 from wpriv.errors import MissingResource, UsageError, lacking
-from wpriv.ledger.charter import Charter, canonical, describe, digest, in_force
+from wpriv.ledger.charter import Charter, canonical, describe, digest, in_force, require_texts
 from wpriv.ledger.filters import UNITS
 from wpriv.ledger.scopes import Booking, Books, InForce, Place, Tree
 
@@ -57,14 +57,14 @@ _KINDS: dict[str, Any] = {"text": Text, "int": Integer, "big": BigInteger, "byte
 
 def _table(name: str, columns: str, *rules: UniqueConstraint | CheckConstraint) -> Table:
     """A table of columns written as ``seq:big!``: ! is the primary key, * unique, + indexed, ? may be null."""
-    made = []
+    fields = []
     for word in columns.split():
         column, _, kind = word.partition(":")
         marks: dict[str, Any] = {"nullable": "?" in kind}
         marks |= {"primary_key": True, "autoincrement": False} if "!" in kind else {}
         marks |= {"unique": True} if "*" in kind else {"index": True} if "+" in kind else {}
-        made.append(Column(column, _KINDS[kind.rstrip("!*+?")], **marks))
-    return Table(name, _TABLES, *made, *rules)
+        fields.append(Column(column, _KINDS[kind.rstrip("!*+?")], **marks))
+    return Table(name, _TABLES, *fields, *rules)
 
 
 LEDGER = _table("ledger", "id:text! schema:int rule:text limits_digest:text charter:text head_seq:big head_digest:text")
@@ -186,8 +186,8 @@ class Store:
         try:
             parsed = make_url(url)
         except (ArgumentError, ValueError):
-            found = without_password(str(url))[:80]
-            raise UsageError(f"a ledger is named by a URL, such as {_EXAMPLE}; found {found!r}") from None
+            shown = without_password(str(url))[:80]
+            raise UsageError(f"a ledger is named by a URL, such as {_EXAMPLE}; found {shown!r}") from None
         self.kind = parsed.get_backend_name()
         if self.kind == "sqlite":
             name = parsed.database
@@ -292,7 +292,7 @@ class Store:
             connection.exec_driver_sql(statement)
 
     def restore(
-        self, ledger: str, charter: Charter, entries: list[Entry], books: Books, states: Mapping[str, str]
+        self, ledger: str, charter: Charter, entries: list[Entry], books: Books, releases: list[dict[str, str | None]]
     ) -> None:
         """Make the tables from the entries of another ledger and what follows from them; errors as for ``create``."""
         with self.transaction() as connection:
@@ -300,7 +300,7 @@ class Store:
             self._add_ledger(connection, ledger, charter, Head(entries[-1].seq, entries[-1].digest))
             for entry in entries:
                 connection.execute(insert(ENTRY).values(**vars(entry)))
-            for row in release_rows(entries, states):
+            for row in releases:
                 connection.execute(insert(RELEASE).values(**row))
             self.write_books(connection, Books(charter.tree), books)
             for gate, now in books.now.items():
@@ -370,7 +370,7 @@ class Store:
         return Head(seq, entry.digest)
 
     def entries(self, connection: Connection, after: int = 0) -> list[Entry]:
-        """All entries in order, behind a number."""
+        """Return all entries after a number, in order."""
         rows = connection.execute(select(ENTRY).where(ENTRY.c.seq > after).order_by(ENTRY.c.seq))
         return [Entry(**row._mapping) for row in rows]
 
@@ -404,8 +404,9 @@ class Store:
         """The entry that made a release, by its number or by the client's key.
 
         Raises:
-            UsageError: there is none.
+            UsageError: there is none, or it is no text.
         """
+        require_texts(release=release)
         admitted = ENTRY.c.kind.in_(("spend", "reserve"))
         row = connection.execute(select(ENTRY).where(admitted, ENTRY.c.release == release)).one_or_none()
         row = row or connection.execute(select(ENTRY).where(admitted, ENTRY.c.key == release)).one_or_none()
@@ -414,7 +415,7 @@ class Store:
         return Entry(**row._mapping)
 
     def books(self, connection: Connection, tree: Tree) -> Books:
-        """What is booked, and what is reserved."""
+        """Return what is booked, and what is reserved."""
         books = Books(tree)
         for row in connection.execute(select(ACCOUNT)):
             place = Place.parse(row.scope + row.part)
