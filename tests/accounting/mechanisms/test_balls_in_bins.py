@@ -124,6 +124,15 @@ def test_identity_over_epochs_is_a_pass_of_less_noise():
     assert ours.epsilon.upper == pytest.approx(other.epsilon.upper, rel=1e-6)
 
 
+@pytest.mark.parametrize("sigma", [1e5, 1e7, 1e9])
+def test_lower_end_with_very_large_noise_is_below_the_mean_of_all_covariances(sigma):
+    """With much noise the ratio is e^(mu Z) with mu^2 the mean entry, and delta at eps = 0 is mu over sqrt(2 pi)."""
+    row = binned("banded:2", sigma, 4, 1, eps=0)
+    gram = gram_of(toeplitz("banded:2", 4, 4).matrix(), sigma, 4)
+    assert row.delta.lower <= math.sqrt(gram.mean() / (2 * math.pi)) * (1 + 1e-9)
+    assert row.delta.lower <= row.delta.upper
+
+
 @settings(max_examples=8, deadline=None, phases=[Phase.generate])
 @given(
     column=st.lists(st.floats(0, 1), min_size=1, max_size=4),

@@ -147,8 +147,13 @@ def _lowest(pairs: list[LossPair], delta: float) -> LossPair:
 
 
 def _least(gram: _Gram) -> LossPair:
-    """The pair of a common factor alone, that every entry exceeds."""
-    return GaussPair(math.sqrt(max(float(gram.values.min()) * (1 - PRODUCT_ERROR), 1e-12)))
+    """The pair of a common factor alone: of variance m + (d - m) / b for the least entry m and diagonal entry d.
+
+    The matrix less this is one without negative entries and (d - m)(I - 11'/b), which is positive semidefinite.
+    """
+    least, diagonal = float(gram.values.min()), float(np.diagonal(gram.values).min())
+    common = least + (diagonal - least) / len(gram.values)
+    return GaussPair(math.sqrt(common * (1 - len(gram.values) * PRODUCT_ERROR)))
 
 
 def _eps(pair: LossPair, delta: float) -> float:
@@ -257,11 +262,11 @@ def _thinned(gram: _Gram, delta: float) -> list[_Sum]:
     """Sums above over some of the bins, spread evenly over the ring, with a common factor of their largest entry.
 
     Every shift of the same places is a class of bins, each bin is in as many classes, and the mean over all bins is
-    that over the classes of their means (docs/theory/balls-in-bins.md, Theorem 8).
+    that over the classes of their means (docs/theory/balls-in-bins.md, Theorem 9).
     """
     row = _by_distance(gram.values, 1)
     bins, tried = len(row), []
-    counts = {math.ceil(bins / gap) for gap in range(1, min(bins, 64) + 1)} | {
+    counts = {math.ceil(bins / gap) for gap in range(1, min(bins, MOST_GAP) + 1)} | {
         bins // gap for gap in range(1, bins + 1)
     }
     for count in counts:

@@ -19,6 +19,7 @@ from scipy.special import ndtr, ndtri
 from wpriv.accounting.mechanisms._covariance_choice import EIGENVALUE_ERROR, PRODUCT_ERROR
 from wpriv.accounting.mechanisms._lognormal_sums import (
     CUT_SHARE,
+    ENTRY_ROUNDINGS,
     LATTICES,
     MAX_PLACES,
     MAX_TABLE,
@@ -128,7 +129,7 @@ def line_of(gram: Array, weights: Array, sign: int) -> Chain | None:
     """The best moving average above (1) or below (-1) a matrix, by linear programs for its autocovariances.
 
     Below, the terms of the last few bins, of which less is known, may be replaced by their mean. Above, so many bins
-    are left out that the first and the last are no neighbours on the ring (Theorem 8).
+    are left out that the first and the last are no neighbours on the ring (Theorem 9).
     """
     far = np.array([float(np.abs(np.diagonal(gram, k)).max()) for k in range(1, min(MOST_LOADS, len(gram) - 1))])
     count = 1 + max(int((far > NO_COVARIANCE * gram[0, 0]).sum()), 1)
@@ -295,7 +296,9 @@ def _spectrum(
     step: _Step, masses: Array, grid: Grid, most: float, negligible: float
 ) -> tuple[np.ndarray, float] | None:
     """The first frequencies of the transform, and the norm of the error of the masses; None for too much work."""
-    table, sums, missed = transformed(masses, 0.0, grid)
+    table, sums, _ = transformed(masses, 0.0, grid)
+    # of each frequency, not in the norm of all: the sizes of the others weigh frequencies unequally
+    missed = ENTRY_ROUNDINGS * UNIT_ROUNDOFF * math.log2(grid.size)
     stops = [0, *(table.shape[1] // part for part in PARTS)]
     blocks = np.stack([np.abs(table[:, stop:]).max(axis=1) for stop in stops[:-1]], axis=1)
     # the product of all terms but one is at most that of all where none is below a half, times two
@@ -331,7 +334,7 @@ def chain_law(chain: Chain, bins: int, sign: int, delta: float) -> Law | None:
 def _law(chain: Chain, bins: int, sign: int, delta: float, spread: float, frequencies: float) -> Law | None:
     terms, total = len(chain.matrix), float(chain.matrix[0, 0]) - chain.common
     if sign > 0:
-        # the mean over all bins is that over classes of so many (Theorem 8)
+        # the mean over all bins is that over classes of so many (Theorem 9)
         bins = terms
     shape = Factored(chain.common, np.full((bins, 1), math.sqrt(max(total - chain.own, 0.0))), np.full(bins, chain.own))
     grid = grid_of(shape, delta, spread)
@@ -530,7 +533,8 @@ def _line_step(chain: Chain, bins: int, sign: int, delta: float, grid: Grid, fre
     if sign > 0:
         masses = reduce(np.multiply.outer, [values.mass] * len(loads))
         beyond = rows.beyond[index] * (1 - share) + rows.beyond[index + 1] * share
-        omitted += terms * float((masses * np.where(some, beyond, 0.0)).sum()) * (1 + 1e-9)
+        # a term that is moved to zero loses its mean
+        omitted += float((masses * np.where(some, terms * beyond, scales)).sum()) * (1 + 1e-9)
         # a first row for terms that are zero
         zero = np.eye(1, rows.masses.shape[1])
         rows = Rows(*(np.concatenate([each[:1] if k != 1 else zero, each]) for k, each in enumerate(rows)))
