@@ -13,6 +13,8 @@ import sys
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
+from benchmarks import report
+
 
 @dataclass(frozen=True)
 class Job:
@@ -87,9 +89,5 @@ def main(argv: list[str] | None = None) -> int:
         cells = [answer(name, job, flags.seconds) for name in names]
         lines.append(f"| {job.sigma:g} | {job.steps} | {job.passes} | {job.delta:g} | " + " | ".join(cells) + " |")
         print(lines[-1], file=sys.stderr, flush=True)
-    text = "\n".join(lines) + "\n"
-    print(text, end="")
-    if flags.out is not None:
-        flags.out.mkdir(parents=True, exist_ok=True)
-        (flags.out / "benchmarks.md").write_text(text)
+    report.show("\n".join(lines) + "\n", flags.out)
     return 0
