@@ -46,8 +46,8 @@ ends(2.0, 2, 1, 0.01)
 PEER = """
 from PLD_accounting.random_allocation_api import gaussian_allocation_epsilon_range
 def ends(sigma, steps, passes, delta):
-    found = gaussian_allocation_epsilon_range(delta=delta, sigma=sigma, num_steps=steps, num_epochs=passes)
-    return found[1], found[0]
+    ends_of_eps = gaussian_allocation_epsilon_range(delta=delta, sigma=sigma, num_steps=steps, num_epochs=passes)
+    return ends_of_eps[1], ends_of_eps[0]
 """
 CLOCK = """
 import json, sys, time

@@ -181,8 +181,8 @@ def _chosen(gram: _Gram, delta: float, sign: int) -> tuple[_Sum, ...]:
         return () if least is None else (least,)
     estimate = pilot(gram.values, delta)
     simple = _one_factor(gram, estimate.weights, delta, sign)
-    found = _covariances(gram.values, estimate.weights, sign)
-    for covariance in sorted(found, key=lambda each: _gap(each.matrix, gram.values, estimate.weights)):
+    covariances = _covariances(gram.values, estimate.weights, sign)
+    for covariance in sorted(covariances, key=lambda each: _gap(each.matrix, gram.values, estimate.weights)):
         if isinstance(covariance, Chain):
             law = chain_law(covariance, bins, sign, delta)
         else:
@@ -199,13 +199,13 @@ def _covariances(gram: Array, weights: Array, sign: int) -> list[Factored | Chai
     """Covariances below (-1) or above (+1) a matrix: with factors for few bins, between neighbours for more."""
     bins = len(gram)
     factors = range(min(MAX_FACTORS, bins - 1), -1, -1) if bins <= MAX_FACTOR_BINS else (4, 2)
-    found: list[Factored | Chain | None] = []
+    covariances: list[Factored | Chain | None] = []
     if bins <= 2 * MAX_FACTOR_BINS:
-        found += [factored(gram, weights, count, sign) for count in factors]
+        covariances += [factored(gram, weights, count, sign) for count in factors]
     if bins >= LEAST_CHAIN_BINS:
-        found.append(ring_of(_by_distance(gram, sign), _by_distance(weights, 1), sign))
-        found.append(line_of(gram, weights, sign))
-    return [_without_little(each, bins, sign) for each in found if each is not None]
+        covariances.append(ring_of(_by_distance(gram, sign), _by_distance(weights, 1), sign))
+        covariances.append(line_of(gram, weights, sign))
+    return [_without_little(each, bins, sign) for each in covariances if each is not None]
 
 
 def _without_little(covariance: Factored | Chain, bins: int, sign: int) -> Factored | Chain:

@@ -114,10 +114,10 @@ def ring_of(row: Array, weights: Array, sign: int) -> Chain | None:
         solution = linprog(cost, A_ub=constraint, b_ub=-sign * (cosines @ rest), bounds=(0, None), method="highs")
         if solution.x is None or solution.fun >= value:
             continue
-        found = np.maximum(solution.x, 0.0)
-        eigenvalues = sign * (cosines @ (parts @ found[:3] - rest)) - cosines @ (entries @ found[3:])
-        margin = EIGENVALUE_ERROR * size**2 * (abs(float(row[0])) + float(found.sum()))
-        common, more, variance = found[:3].tolist()
+        values = np.maximum(solution.x, 0.0)
+        eigenvalues = sign * (cosines @ (parts @ values[:3] - rest)) - cosines @ (entries @ values[3:])
+        margin = EIGENVALUE_ERROR * size**2 * (abs(float(row[0])) + float(values.sum()))
+        common, more, variance = values[:3].tolist()
         own = least + more + sign * max(margin - float(eigenvalues.min()), 0.0)
         if own > 0 and variance > 0:
             part = variance * chain[np.abs(places[:, None] - places)]
@@ -283,10 +283,10 @@ def _masses(step: _Step, offsets: list[Array], grid: Grid, least: float) -> _Mas
     norm = float(np.linalg.norm(np.maximum(grid.places, 1.0)))
     values, errors = np.zeros((len(masses), grid.size)), []
     for value, each, beyond in zip(values, masses, rest, strict=True):
-        found = _spectrum(step, each, grid, most, max(NEGLIGIBLE, NEGLIGIBLE_SHARE * least / norm))
-        if found is None:
+        transform = _spectrum(step, each, grid, most, max(NEGLIGIBLE, NEGLIGIBLE_SHARE * least / norm))
+        if transform is None:
             return None
-        spectrum, size = found
+        spectrum, size = transform
         value[:] = np.fft.irfft(spectrum, grid.size)
         errors.append(float(beyond) + norm * size)
     return _Masses(grid, values, np.array(errors))
