@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.special import ndtr
@@ -20,7 +21,9 @@ from wpriv.accounting.mechanisms._lognormal_sums import (
     law_above,
     law_below,
     nodes_of,
+    offset_rounding,
     rows_above,
+    rows_below,
     rule,
 )
 
@@ -72,6 +75,24 @@ def test_terms_above_keep_their_mass_and_lose_the_call_at_the_last_place_alone(r
         assert 1 <= masses.sum() <= 1 + 1e-8
         assert beyond == pytest.approx(call_beyond, rel=1e-9)
         assert masses @ grid.places[: masses.size] + beyond >= scale * (1 - 1e-15)
+
+
+@pytest.mark.parametrize(("variance", "step"), [(0.3, 1e-4), (0.05, 2e-3)])
+def test_means_of_places_are_right_to_their_rounding(variance, step):
+    grid, bins = Grid(step, 1 << 16, 40_000), 100
+    rows = rows_below(np.array([0.7]), variance, bins, grid, 1e-10)
+    rounding, deviation = offset_rounding(variance, rows.off.shape[1], grid), mpmath.sqrt(variance)
+    kept = np.flatnonzero(rows.masses[0])
+    with mpmath.workdps(40):
+        mean = mpmath.exp(0.7) / bins
+        for place in kept[1 :: kept.size // 10].tolist():
+            low, high = (
+                (mpmath.log(step * (place + half)) - mpmath.log(mean)) / deviation + deviation / 2
+                for half in (-0.5, 0.5)
+            )
+            mass = mpmath.ncdf(high) - mpmath.ncdf(low)
+            share = mpmath.ncdf(high - deviation) - mpmath.ncdf(low - deviation)
+            assert abs(float(mean * share / mass - step * place) - rows.off[0, place]) <= rounding
 
 
 def test_a_law_below_raises_no_outcome_to_the_value_of_a_lower_one():

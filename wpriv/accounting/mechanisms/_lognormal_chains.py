@@ -35,6 +35,7 @@ from wpriv.accounting.mechanisms._lognormal_sums import (
     grid_of,
     lattice_variance,
     layers,
+    offset_rounding,
     rows_above,
     rows_below,
     rule,
@@ -55,7 +56,7 @@ LEFT_OUT = (0, 1, 3)
 # are expected; the first pair that works is taken
 SPREADS = ((0.01, 0.25), (0.03, 0.5), (0.1, 0.5), (0.3, 0.5))
 # exponent of the mean of what the places of all terms may be off by
-OFFSET_EXPONENT, OFFSET_ROUNDING = 0.1, 1e-9
+OFFSET_EXPONENT = 0.1
 # share of the largest normals of a term up to which values are dense
 DEPTH = 0.8
 # weight of a larger variance of its own in the choice of a line
@@ -355,7 +356,8 @@ def _law(chain: Chain, bins: int, sign: int, delta: float, spread: float, freque
     places, mass = masses.grid.places, np.maximum(masses.values[0], 0.0)
     if sign < 0:
         # e^x - 1 is at least x
-        low, high = (masses.values[1:] - masses.values[0]) / rate + OFFSET_ROUNDING * masses.grid.step * mass
+        rounding = terms * offset_rounding(chain.own, off.shape[1], masses.grid)
+        low, high = (masses.values[1:] - masses.values[0]) / rate + rounding * mass
         wrong = 3 * error + masses.error[0] + float(masses.error.sum()) / rate
         return completed(mass * (1 - 1e-12), low, high, places + (bins - terms) / bins, wrong)
     missing = omitted + error + float(masses.error[0])

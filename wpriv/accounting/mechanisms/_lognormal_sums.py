@@ -26,6 +26,8 @@ HALVED = 4
 LATTICES = {1: 0.03, -1: 0.02}
 # roundings of a price, and of an FFT in each of its log2(size) layers: in the norm of a vector, and of one entry
 PRICE_ROUNDINGS, FFT_ROUNDINGS, ENTRY_ROUNDINGS = 64, 18, 8
+# of the mean of a place k, relative to k^2 places: masses around a cell are k times as large as its own
+OFFSET_ROUNDINGS = 64
 # variance that a grid adds to a term, relative to that of its logarithm, above and below; deviations of a term on it
 TERM_SPREADS, TERM_DEVIATIONS = {1: 0.008, -1: 0.002}, 12.0
 # most places of a grid, and most numbers in all tables
@@ -179,8 +181,14 @@ def rows_below(logs: Array, own: float, bins: int, grid: Grid, rare: float) -> R
     kept = (masses + bins * means > rare) & (masses > 1e-290)
     masses = np.where(kept, masses, 0.0)
     off = np.where(kept, means / np.where(kept, masses, 1.0) - grid.step * places, 0.0)
-    low, high = (np.maximum((sign * off).max(axis=1), 0) + 1e-9 * grid.step for sign in (-1, 1))
+    rounding = offset_rounding(own, len(places), grid)
+    low, high = (np.maximum((sign * off).max(axis=1), 0) + rounding for sign in (-1, 1))
     return Rows(logs, masses, np.zeros(len(logs)), low, high, off)
+
+
+def offset_rounding(own: float, count: int, grid: Grid) -> float:
+    """A bound of the rounding of the means of a term at so many places."""
+    return OFFSET_ROUNDINGS * UNIT_ROUNDOFF * (1 + math.sqrt(own)) * count**2 * grid.step
 
 
 def lattice_variance(lattice: float) -> float:
