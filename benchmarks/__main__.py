@@ -59,10 +59,8 @@ def main(argv: list[str] | None = None) -> int:
     targets = report.targets(rows, start_times(3 if flags.quick else 15))
     parts = [report.questions(rows), report.calibrations(rows), report.target_table(targets), report.preamble(limits)]
     text = "\n\n".join(part for part in parts if part) + "\n"
-    print(text, end="")
+    report.show(text, flags.out)
     if flags.out is not None:
-        flags.out.mkdir(parents=True, exist_ok=True)
-        (flags.out / "benchmarks.md").write_text(text, encoding="utf-8")
         report.write_csv(rows, flags.out / "benchmarks.csv")
     return 0 if all(target.met for target in targets) else 1
 

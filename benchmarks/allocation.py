@@ -13,6 +13,8 @@ import sys
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
+from benchmarks import report
+
 
 @dataclass(frozen=True)
 class Job:
@@ -44,8 +46,8 @@ ends(2.0, 2, 1, 0.01)
 PEER = """
 from PLD_accounting.random_allocation_api import gaussian_allocation_epsilon_range
 def ends(sigma, steps, passes, delta):
-    found = gaussian_allocation_epsilon_range(delta=delta, sigma=sigma, num_steps=steps, num_epochs=passes)
-    return found[1], found[0]
+    ends_of_eps = gaussian_allocation_epsilon_range(delta=delta, sigma=sigma, num_steps=steps, num_epochs=passes)
+    return ends_of_eps[1], ends_of_eps[0]
 """
 CLOCK = """
 import json, sys, time
@@ -87,9 +89,5 @@ def main(argv: list[str] | None = None) -> int:
         cells = [answer(name, job, flags.seconds) for name in names]
         lines.append(f"| {job.sigma:g} | {job.steps} | {job.passes} | {job.delta:g} | " + " | ".join(cells) + " |")
         print(lines[-1], file=sys.stderr, flush=True)
-    text = "\n".join(lines) + "\n"
-    print(text, end="")
-    if flags.out is not None:
-        flags.out.mkdir(parents=True, exist_ok=True)
-        (flags.out / "benchmarks.md").write_text(text)
+    report.show("\n".join(lines) + "\n", flags.out)
     return 0

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks import report
+
 EPOCHS = 10
 JOBS = (
     *(("column", 10, 6.0, delta) for delta in (1e-5, 1e-8, 1e-12)),
@@ -52,9 +54,5 @@ def main(argv: list[str] | None = None) -> int:
         width = f"{100 * (high / low - 1):.1f}%"
         lines.append(f"| {name} | {bins} | {sigma:g} | {delta:g} | {low:.4g} .. {high:.4g} | {width} | {used:.1f} |")
         print(lines[-1], file=sys.stderr, flush=True)
-    text = "\n".join(lines) + "\n"
-    print(text, end="")
-    if flags.out is not None:
-        flags.out.mkdir(parents=True, exist_ok=True)
-        (flags.out / "benchmarks.md").write_text(text)
+    report.show("\n".join(lines) + "\n", flags.out)
     return 0

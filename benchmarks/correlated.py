@@ -14,6 +14,8 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks import report
+
 
 @dataclass(frozen=True)
 class Job:
@@ -112,9 +114,5 @@ def main(argv: list[str] | None = None) -> int:
         cells = [cell(name, job, flags.python, draws, flags.seconds) for name in PROGRAMS]
         lines.append("| " + " | ".join([*(f"{value:g}" for value in asdict(job).values()), *cells]) + " |")
         print(lines[-1], file=sys.stderr, flush=True)
-    text = "\n".join(lines) + "\n"
-    print(text, end="")
-    if flags.out is not None:
-        flags.out.mkdir(parents=True, exist_ok=True)
-        (flags.out / "benchmarks.md").write_text(text)
+    report.show("\n".join(lines) + "\n", flags.out)
     return 0

@@ -211,12 +211,18 @@ def write_csv(rows: list[Measured], path: Path) -> None:
                 )
 
 
-def publish(text: str, rows: list[dict[str, Any]], out: Path | None, name: str) -> int:
-    """Print a table and, with a folder, write it there with its rows; return 1 if a target was missed, else 0."""
+def show(text: str, out: Path | None, name: str = "benchmarks") -> None:
+    """Print a table and, with a folder, write it there as Markdown."""
     print(text, end="")
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         (out / f"{name}.md").write_text(text, encoding="utf-8")
+
+
+def publish(text: str, rows: list[dict[str, Any]], out: Path | None, name: str) -> int:
+    """Print a table and, with a folder, write it there with its rows; return 1 if a target was missed, else 0."""
+    show(text, out, name)
+    if out is not None:
         with (out / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
             lines = csv.DictWriter(file, list(rows[0]))
             lines.writeheader()

@@ -99,12 +99,12 @@ def _blt(best, factors):
 def test_buffers_make_the_inverse():
     blt = strategy("blt:3", steps=50)
     noise = np.random.default_rng(1).normal(size=50)
-    state, made = np.zeros(3), []
+    state, drawn = np.zeros(3), []
     weights, decays = np.array(blt.buffers).T
     for z in noise:
-        made.append(blt.inverse[0] * (z - weights @ state))
+        drawn.append(blt.inverse[0] * (z - weights @ state))
         state = decays * state + z
-    assert np.allclose(made, _toeplitz(blt.inverse) @ noise)
+    assert np.allclose(drawn, _toeplitz(blt.inverse) @ noise)
 
 
 def test_more_bands_and_more_buffers_lose_less():

@@ -139,7 +139,7 @@ class Plan:
 
     @cached_property
     def recursion(self) -> Recursion | None:
-        """How correlated noise follows from earlier noise; None for independent noise."""
+        """The weights of earlier noise in the noise of a step; None where the noise of steps is independent."""
         if self.step is None or not isinstance(self.step.mechanism, MatrixGauss):
             return None
         given = self.step.mechanism

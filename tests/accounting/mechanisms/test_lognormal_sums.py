@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.special import ndtr
@@ -14,10 +15,15 @@ from wpriv.accounting.mechanisms._lognormal_chains import chain_law, line_of, ri
 from wpriv.accounting.mechanisms._lognormal_sums import (
     LATTICES,
     Factored,
+    Grid,
+    completed,
     lattice_variance,
     law_above,
     law_below,
     nodes_of,
+    offset_rounding,
+    rows_above,
+    rows_below,
     rule,
 )
 
@@ -56,6 +62,46 @@ def test_one_term_has_the_calls_of_black_and_scholes():
         exact = ndtr(upper) - k * ndtr(upper - math.sqrt(variance))
         assert call(below, k) <= exact <= call(above, k)
         assert call(above, k) == pytest.approx(call(below, k), rel=0.05, abs=1e-6)
+
+
+@pytest.mark.parametrize("reach", [40, 300])
+def test_terms_above_keep_their_mass_and_lose_the_call_at_the_last_place_alone(reach):
+    variance, grid = 0.6, Grid(0.01, 1024, reach)
+    rows = rows_above(np.array([0.0, 0.5]), variance, 2, grid)
+    last = grid.step * (rows.masses.shape[1] - 1)
+    for scale, masses, beyond in zip(np.exp(rows.logs) / 2, rows.masses, rows.beyond, strict=True):
+        upper = (math.log(scale / last) + variance / 2) / math.sqrt(variance)
+        call_beyond = scale * ndtr(upper) - last * ndtr(upper - math.sqrt(variance))
+        assert 1 <= masses.sum() <= 1 + 1e-8
+        assert beyond == pytest.approx(call_beyond, rel=1e-9)
+        assert masses @ grid.places[: masses.size] + beyond >= scale * (1 - 1e-15)
+
+
+@pytest.mark.parametrize(("variance", "step"), [(0.3, 1e-4), (0.05, 2e-3)])
+def test_means_of_places_are_right_to_their_rounding(variance, step):
+    grid, bins = Grid(step, 1 << 16, 40_000), 100
+    rows = rows_below(np.array([0.7]), variance, bins, grid, 1e-10)
+    rounding, deviation = offset_rounding(variance, rows.off.shape[1], grid), mpmath.sqrt(variance)
+    kept = np.flatnonzero(rows.masses[0])
+    with mpmath.workdps(40):
+        mean = mpmath.exp(0.7) / bins
+        for place in kept[1 :: kept.size // 10].tolist():
+            low, high = (
+                (mpmath.log(step * (place + half)) - mpmath.log(mean)) / deviation + deviation / 2
+                for half in (-0.5, 0.5)
+            )
+            mass = mpmath.ncdf(high) - mpmath.ncdf(low)
+            share = mpmath.ncdf(high - deviation) - mpmath.ncdf(low - deviation)
+            assert abs(float(mean * share / mass - step * place) - rows.off[0, place]) <= rounding
+
+
+def test_a_law_below_raises_no_outcome_to_the_value_of_a_lower_one():
+    """Of four outcomes above the mean the third has the least known value."""
+    places, mass = np.array([0.2, 0.9, 1.4, 1.5, 2.0, 2.5]), np.array([0.2, 0.4, 0.1, 0.1, 0.1, 0.05])
+    low = np.array([0.0, 0.0, 0.0, 0.0, 0.08, 0.0])
+    law = completed(mass, low, np.zeros(6), places, 0.0)
+    for k in (1.3, 1.6, 2.2):
+        assert call(law, k) <= mass @ np.maximum(places - low / mass - k, 0) + 1e-12
 
 
 @pytest.mark.parametrize("sign", [-1, 1])

@@ -103,10 +103,10 @@ def test_covariance_between_steps_is_that_of_the_inverse(name):
     """Oracle: B B' with B = C^-1; entries of the sample of 200,000 within 5 of their standard errors."""
     own, inverse, count, steps = noise_of(name, 6), np.linalg.inv(strategy(name, 6, BINS).matrix()), 200_000, 6
     rows = np.stack([own.normal(count, 1.0, torch.float64).numpy() for _ in range(steps)])
-    found, wanted = rows @ rows.T / count, inverse @ inverse.T
+    sample, wanted = rows @ rows.T / count, inverse @ inverse.T
     variances = np.diag(wanted)
     errors = np.sqrt((np.outer(variances, variances) + wanted**2) / count)
-    assert (np.abs(found - wanted) < 5 * errors).all()
+    assert (np.abs(sample - wanted) < 5 * errors).all()
 
 
 # a training

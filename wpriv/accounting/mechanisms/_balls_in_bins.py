@@ -147,8 +147,13 @@ def _lowest(pairs: list[LossPair], delta: float) -> LossPair:
 
 
 def _least(gram: _Gram) -> LossPair:
-    """The pair of a common factor alone, that every entry exceeds."""
-    return GaussPair(math.sqrt(max(float(gram.values.min()) * (1 - PRODUCT_ERROR), 1e-12)))
+    """The pair of a common factor alone: of variance m + (d - m) / b for the least entry m and diagonal entry d.
+
+    The matrix less this is one without negative entries and (d - m)(I - 11'/b), which is positive semidefinite.
+    """
+    least, diagonal = float(gram.values.min()), float(np.diagonal(gram.values).min())
+    common = least + (diagonal - least) / len(gram.values)
+    return GaussPair(math.sqrt(common * (1 - len(gram.values) * PRODUCT_ERROR)))
 
 
 def _eps(pair: LossPair, delta: float) -> float:
@@ -176,8 +181,8 @@ def _chosen(gram: _Gram, delta: float, sign: int) -> tuple[_Sum, ...]:
         return () if least is None else (least,)
     estimate = pilot(gram.values, delta)
     simple = _one_factor(gram, estimate.weights, delta, sign)
-    found = _covariances(gram.values, estimate.weights, sign)
-    for covariance in sorted(found, key=lambda each: _gap(each.matrix, gram.values, estimate.weights)):
+    covariances = _covariances(gram.values, estimate.weights, sign)
+    for covariance in sorted(covariances, key=lambda each: _gap(each.matrix, gram.values, estimate.weights)):
         if isinstance(covariance, Chain):
             law = chain_law(covariance, bins, sign, delta)
         else:
@@ -194,13 +199,13 @@ def _covariances(gram: Array, weights: Array, sign: int) -> list[Factored | Chai
     """Covariances below (-1) or above (+1) a matrix: with factors for few bins, between neighbours for more."""
     bins = len(gram)
     factors = range(min(MAX_FACTORS, bins - 1), -1, -1) if bins <= MAX_FACTOR_BINS else (4, 2)
-    found: list[Factored | Chain | None] = []
+    covariances: list[Factored | Chain | None] = []
     if bins <= 2 * MAX_FACTOR_BINS:
-        found += [factored(gram, weights, count, sign) for count in factors]
+        covariances += [factored(gram, weights, count, sign) for count in factors]
     if bins >= LEAST_CHAIN_BINS:
-        found.append(ring_of(_by_distance(gram, sign), _by_distance(weights, 1), sign))
-        found.append(line_of(gram, weights, sign))
-    return [_without_little(each, bins, sign) for each in found if each is not None]
+        covariances.append(ring_of(_by_distance(gram, sign), _by_distance(weights, 1), sign))
+        covariances.append(line_of(gram, weights, sign))
+    return [_without_little(each, bins, sign) for each in covariances if each is not None]
 
 
 def _without_little(covariance: Factored | Chain, bins: int, sign: int) -> Factored | Chain:
@@ -257,11 +262,11 @@ def _thinned(gram: _Gram, delta: float) -> list[_Sum]:
     """Sums above over some of the bins, spread evenly over the ring, with a common factor of their largest entry.
 
     Every shift of the same places is a class of bins, each bin is in as many classes, and the mean over all bins is
-    that over the classes of their means (docs/theory/balls-in-bins.md, Theorem 8).
+    that over the classes of their means (docs/theory/balls-in-bins.md, Theorem 9).
     """
     row = _by_distance(gram.values, 1)
     bins, tried = len(row), []
-    counts = {math.ceil(bins / gap) for gap in range(1, min(bins, 64) + 1)} | {
+    counts = {math.ceil(bins / gap) for gap in range(1, min(bins, MOST_GAP) + 1)} | {
         bins // gap for gap in range(1, bins + 1)
     }
     for count in counts:

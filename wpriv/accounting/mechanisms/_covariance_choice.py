@@ -84,14 +84,14 @@ def factored(gram: Array, weights: Array, factors: int, sign: int) -> Factored |
     cost[: parts.shape[1]] = sign * (cone.vector(weights) @ parts)
     cost /= max(float(np.linalg.norm(cost)), 1e-300)
     back = constraint.T @ np.linalg.inv(constraint @ constraint.T)
-    found, dual = np.zeros(cost.size), np.zeros(cost.size)
+    point, dual = np.zeros(cost.size), np.zeros(cost.size)
     for _ in range(STEPS):
-        step = found - dual - cost
+        step = point - dual - cost
         step -= back @ (constraint @ step - wanted)
-        step = RELAXATION * step + (1 - RELAXATION) * found
-        found = cone.projected(step + dual)
-        dual += step - found
-    common, core, own, entries = cone.split(found)
+        step = RELAXATION * step + (1 - RELAXATION) * point
+        point = cone.projected(step + dual)
+        dual += step - point
+    common, core, own, entries = cone.split(point)
     eigenvalues, turned = np.linalg.eigh(core)
     loads = vectors @ (turned * np.sqrt(np.maximum(eigenvalues, 0)))
     answer = Factored(common, loads, own + least)

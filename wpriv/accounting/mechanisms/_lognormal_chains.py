@@ -19,6 +19,7 @@ from scipy.special import ndtr, ndtri
 from wpriv.accounting.mechanisms._covariance_choice import EIGENVALUE_ERROR, PRODUCT_ERROR
 from wpriv.accounting.mechanisms._lognormal_sums import (
     CUT_SHARE,
+    ENTRY_ROUNDINGS,
     LATTICES,
     MAX_PLACES,
     MAX_TABLE,
@@ -34,6 +35,7 @@ from wpriv.accounting.mechanisms._lognormal_sums import (
     grid_of,
     lattice_variance,
     layers,
+    offset_rounding,
     rows_above,
     rows_below,
     rule,
@@ -54,7 +56,7 @@ LEFT_OUT = (0, 1, 3)
 # are expected; the first pair that works is taken
 SPREADS = ((0.01, 0.25), (0.03, 0.5), (0.1, 0.5), (0.3, 0.5))
 # exponent of the mean of what the places of all terms may be off by
-OFFSET_EXPONENT, OFFSET_ROUNDING = 0.1, 1e-9
+OFFSET_EXPONENT = 0.1
 # share of the largest normals of a term up to which values are dense
 DEPTH = 0.8
 # weight of a larger variance of its own in the choice of a line
@@ -113,10 +115,10 @@ def ring_of(row: Array, weights: Array, sign: int) -> Chain | None:
         solution = linprog(cost, A_ub=constraint, b_ub=-sign * (cosines @ rest), bounds=(0, None), method="highs")
         if solution.x is None or solution.fun >= value:
             continue
-        found = np.maximum(solution.x, 0.0)
-        eigenvalues = sign * (cosines @ (parts @ found[:3] - rest)) - cosines @ (entries @ found[3:])
-        margin = EIGENVALUE_ERROR * size**2 * (abs(float(row[0])) + float(found.sum()))
-        common, more, variance = found[:3].tolist()
+        values = np.maximum(solution.x, 0.0)
+        eigenvalues = sign * (cosines @ (parts @ values[:3] - rest)) - cosines @ (entries @ values[3:])
+        margin = EIGENVALUE_ERROR * size**2 * (abs(float(row[0])) + float(values.sum()))
+        common, more, variance = values[:3].tolist()
         own = least + more + sign * max(margin - float(eigenvalues.min()), 0.0)
         if own > 0 and variance > 0:
             part = variance * chain[np.abs(places[:, None] - places)]
@@ -128,7 +130,7 @@ def line_of(gram: Array, weights: Array, sign: int) -> Chain | None:
     """The best moving average above (1) or below (-1) a matrix, by linear programs for its autocovariances.
 
     Below, the terms of the last few bins, of which less is known, may be replaced by their mean. Above, so many bins
-    are left out that the first and the last are no neighbours on the ring (Theorem 8).
+    are left out that the first and the last are no neighbours on the ring (Theorem 9).
     """
     far = np.array([float(np.abs(np.diagonal(gram, k)).max()) for k in range(1, min(MOST_LOADS, len(gram) - 1))])
     count = 1 + max(int((far > NO_COVARIANCE * gram[0, 0]).sum()), 1)
@@ -282,10 +284,10 @@ def _masses(step: _Step, offsets: list[Array], grid: Grid, least: float) -> _Mas
     norm = float(np.linalg.norm(np.maximum(grid.places, 1.0)))
     values, errors = np.zeros((len(masses), grid.size)), []
     for value, each, beyond in zip(values, masses, rest, strict=True):
-        found = _spectrum(step, each, grid, most, max(NEGLIGIBLE, NEGLIGIBLE_SHARE * least / norm))
-        if found is None:
+        transform = _spectrum(step, each, grid, most, max(NEGLIGIBLE, NEGLIGIBLE_SHARE * least / norm))
+        if transform is None:
             return None
-        spectrum, size = found
+        spectrum, size = transform
         value[:] = np.fft.irfft(spectrum, grid.size)
         errors.append(float(beyond) + norm * size)
     return _Masses(grid, values, np.array(errors))
@@ -295,7 +297,9 @@ def _spectrum(
     step: _Step, masses: Array, grid: Grid, most: float, negligible: float
 ) -> tuple[np.ndarray, float] | None:
     """The first frequencies of the transform, and the norm of the error of the masses; None for too much work."""
-    table, sums, missed = transformed(masses, 0.0, grid)
+    table, sums, _ = transformed(masses, 0.0, grid)
+    # of each frequency, not in the norm of all: the sizes of the others weigh frequencies unequally
+    missed = ENTRY_ROUNDINGS * UNIT_ROUNDOFF * math.log2(grid.size)
     stops = [0, *(table.shape[1] // part for part in PARTS)]
     blocks = np.stack([np.abs(table[:, stop:]).max(axis=1) for stop in stops[:-1]], axis=1)
     # the product of all terms but one is at most that of all where none is below a half, times two
@@ -331,7 +335,7 @@ def chain_law(chain: Chain, bins: int, sign: int, delta: float) -> Law | None:
 def _law(chain: Chain, bins: int, sign: int, delta: float, spread: float, frequencies: float) -> Law | None:
     terms, total = len(chain.matrix), float(chain.matrix[0, 0]) - chain.common
     if sign > 0:
-        # the mean over all bins is that over classes of so many (Theorem 8)
+        # the mean over all bins is that over classes of so many (Theorem 9)
         bins = terms
     shape = Factored(chain.common, np.full((bins, 1), math.sqrt(max(total - chain.own, 0.0))), np.full(bins, chain.own))
     grid = grid_of(shape, delta, spread)
@@ -352,7 +356,8 @@ def _law(chain: Chain, bins: int, sign: int, delta: float, spread: float, freque
     places, mass = masses.grid.places, np.maximum(masses.values[0], 0.0)
     if sign < 0:
         # e^x - 1 is at least x
-        low, high = (masses.values[1:] - masses.values[0]) / rate + OFFSET_ROUNDING * masses.grid.step * mass
+        rounding = terms * offset_rounding(chain.own, off.shape[1], masses.grid)
+        low, high = (masses.values[1:] - masses.values[0]) / rate + rounding * mass
         wrong = 3 * error + masses.error[0] + float(masses.error.sum()) / rate
         return completed(mass * (1 - 1e-12), low, high, places + (bins - terms) / bins, wrong)
     missing = omitted + error + float(masses.error[0])
@@ -530,7 +535,8 @@ def _line_step(chain: Chain, bins: int, sign: int, delta: float, grid: Grid, fre
     if sign > 0:
         masses = reduce(np.multiply.outer, [values.mass] * len(loads))
         beyond = rows.beyond[index] * (1 - share) + rows.beyond[index + 1] * share
-        omitted += terms * float((masses * np.where(some, beyond, 0.0)).sum()) * (1 + 1e-9)
+        # a term that is moved to zero loses its mean
+        omitted += float((masses * np.where(some, terms * beyond, scales)).sum()) * (1 + 1e-9)
         # a first row for terms that are zero
         zero = np.eye(1, rows.masses.shape[1])
         rows = Rows(*(np.concatenate([each[:1] if k != 1 else zero, each]) for k, each in enumerate(rows)))

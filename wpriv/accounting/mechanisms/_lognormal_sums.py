@@ -24,8 +24,10 @@ CUT_SHARE, RULE_SHARE = 0.006, 0.006
 HALVED = 4
 # length of a scale's logarithm on its lattice, above and below
 LATTICES = {1: 0.03, -1: 0.02}
-# roundings of a price, and of an FFT in each of its log2(size) layers (in the norm of a vector)
-PRICE_ROUNDINGS, FFT_ROUNDINGS = 64, 18
+# roundings of a price, and of an FFT in each of its log2(size) layers: in the norm of a vector, and of one entry
+PRICE_ROUNDINGS, FFT_ROUNDINGS, ENTRY_ROUNDINGS = 64, 18, 8
+# of the mean of a place k, relative to k^2 places: masses around a cell are k times as large as its own
+OFFSET_ROUNDINGS = 64
 # variance that a grid adds to a term, relative to that of its logarithm, above and below; deviations of a term on it
 TERM_SPREADS, TERM_DEVIATIONS = {1: 0.008, -1: 0.002}, 12.0
 # most places of a grid, and most numbers in all tables
@@ -179,13 +181,19 @@ def rows_below(logs: Array, own: float, bins: int, grid: Grid, rare: float) -> R
     kept = (masses + bins * means > rare) & (masses > 1e-290)
     masses = np.where(kept, masses, 0.0)
     off = np.where(kept, means / np.where(kept, masses, 1.0) - grid.step * places, 0.0)
-    low, high = (np.maximum((sign * off).max(axis=1), 0) + 1e-9 * grid.step for sign in (-1, 1))
+    rounding = offset_rounding(own, len(places), grid)
+    low, high = (np.maximum((sign * off).max(axis=1), 0) + rounding for sign in (-1, 1))
     return Rows(logs, masses, np.zeros(len(logs)), low, high, off)
+
+
+def offset_rounding(own: float, count: int, grid: Grid) -> float:
+    """A bound of the rounding of the means of a term at so many places."""
+    return OFFSET_ROUNDINGS * UNIT_ROUNDOFF * (1 + math.sqrt(own)) * count**2 * grid.step
 
 
 def lattice_variance(lattice: float) -> float:
     """A variance whose lognormal of mean 1 is above every variable of mean 1 between two scales of a lattice."""
-    # Lemma 5: 2 Phi(x) - 1 >= Phi(x) (e^lattice - 1) for x = half a deviation
+    # Lemma 4: 2 Phi(x) - 1 >= Phi(x) (e^lattice - 1) for x = half a deviation
     return (1.4 * math.expm1(lattice)) ** 2
 
 
@@ -193,7 +201,7 @@ def _term_masses(scales: Array, own: float, bins: int, step: float, reach: int) 
     """[b, m] masses above those of lognormal terms of mean scale / bins, divided between the places of a grid.
 
     The masses are second differences of the prices of calls, or of puts below the mean of a term, with the rounding of
-    prices added. Also [b] the mean that lies beyond the last place.
+    prices added. What lies beyond the last place moves down to it; also [b] the mean that is lost by this.
     """
     deviation = math.sqrt(own)
     largest = float(scales.max()) * math.exp(TERM_DEVIATIONS * deviation + own / 2) / bins
@@ -220,8 +228,10 @@ def _term_masses(scales: Array, own: float, bins: int, step: float, reach: int) 
     )
     first = np.where(calls[:, 1:2], prices[:, 1:2] - mean + ks[:, 1:2], prices[:, 1:2]) + errors[:, 1:2]
     first = first + 4 * UNIT_ROUNDOFF * mean * calls[:, 1:2]
-    masses = np.maximum(np.concatenate([first, inner], axis=1) / step, 0.0) * (1 + 8 * UNIT_ROUNDOFF)
-    beyond = np.where(calls[:, -1], prices[:, -1], prices[:, -1] + mean[:, 0] - strikes[-1]) + errors[:, -1]
+    far = np.where(calls[:, -2:], prices[:, -2:], prices[:, -2:] + mean - ks[:, -2:])
+    beyond = far[:, 1] + errors[:, -1]
+    last = far[:, :1] - far[:, 1:] + errors[:, -2:-1] + errors[:, -1:] + 4 * UNIT_ROUNDOFF * ~calls[:, -2:-1] * mean
+    masses = np.maximum(np.concatenate([first, inner, last], axis=1) / step, 0.0) * (1 + 8 * UNIT_ROUNDOFF)
     return masses, np.maximum(beyond, 0.0)
 
 
@@ -446,8 +456,9 @@ def completed(mass: Array, low: Array, high: Array, places: Array, error: float)
 
 
 def _cut(values: Array, mass: Array, error: float) -> tuple[Array, Array]:
-    """Move the largest of increasing values to one place, by which the mean falls by ``error``."""
-    values = np.maximum.accumulate(values)
+    """Move the largest values to one place, by which the mean falls by ``error``; those below an earlier one go."""
+    increasing = values >= np.maximum.accumulate(values)
+    values, mass = values[increasing], mass[increasing]
     tail = np.cumsum(mass[::-1])[::-1]
     calls = np.append(np.cumsum((np.diff(values) * tail[1:])[::-1])[::-1], 0.0)
     last = int(np.searchsorted(-calls, -error))

@@ -95,8 +95,8 @@ def rows(params: Params) -> list[dict[str, Any]]:
     pairs = [(text, word) for text in params.strategies.split() for word in params.sampling.split()]
     pairs = [pair for pair in pairs if pair != BASELINE]
     matrices = {text: _matrix(params, text) for text, _ in pairs}
-    found = [_row(params, matrices[text], word, unit) for text, word in pairs]
-    answered = [row for row in [{**baseline, "to_dp_sgd": 1.0}, *found] if row is not None]
+    others = [_row(params, matrices[text], word, unit) for text, word in pairs]
+    answered = [row for row in [{**baseline, "to_dp_sgd": 1.0}, *others] if row is not None]
     if pairs and len(answered) == 1:
         raise Unsupported(
             "correlated-noise: none of the strategies has a proof under this sampling: cyclic Poisson sampling needs "
