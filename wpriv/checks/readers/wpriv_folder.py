@@ -36,8 +36,7 @@ def read(x: object, further: Mapping[str, object]) -> Found:
     assert isinstance(x, Path)
     folder = _folder(x)
     assert folder is not None
-    file = ledger_of(folder)
-    assert file is not None
+    file = ledger_of(folder) or folder / storage.LEDGER
     statement: Mapping[str, object] = {}
     if (folder / storage.STATEMENT).is_file():
         statement = mapping(_documents.document(folder / storage.STATEMENT), storage.STATEMENT)
