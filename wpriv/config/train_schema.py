@@ -459,8 +459,7 @@ class Train(StrictModel):
 
     def _batches(self, private: Privacy) -> Iterator[tuple[Key, str]]:
         if private.sampling != "none" and self.batch is None:
-            message = f"{private.sampling} sampling needs 'batch', the number of records of a step"
-            yield ("privacy", "sampling"), message
+            yield ("privacy", "sampling"), f"{private.sampling} sampling needs 'batch', the number of records of a step"
         if private.sampling == "none" and self.batch is not None:
             ways = "leave out batch, or sample (poisson, fixed, allocation)"
             yield ("batch",), f"without sampling every step uses all records; {ways}"
