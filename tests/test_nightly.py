@@ -11,13 +11,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests import blank_figures, nightly, repeated_questions
+from tests import blank_figures, nightly, probed_networks, repeated_questions
 from tests.points import ROOT
-from wpriv.accounting.mechanisms.gauss import Gauss
+from wpriv.accounting.mechanisms.gauss import Gauss, GaussPair
 from wpriv.accounting.pld.composition import Composition
 from wpriv.core.subsampled_pairs import poisson
+from wpriv.errors import Unsupported
 from wpriv.numerics import counted_work
 from wpriv.training.clipping import choose_method, clip
+from wpriv.training.tasks import fit
 
 SETTINGS = "_hypothesis_internal_use_settings"
 
@@ -55,46 +57,122 @@ def test_children_have_one_thread_of_the_numerical_libraries():
     assert done.stdout.split() == [os.environ["OMP_NUM_THREADS"], os.environ["OPENBLAS_NUM_THREADS"]]
 
 
+def asked(run):
+    """The answers of a new composition, the work that is left to it, and the work that they took."""
+    composition, start = Composition(run), counted_work.total()
+    answers = composition.epsilon(1e-5, 1e-3), composition.delta(0.5, 1e-4)
+    return answers, composition.work_left, counted_work.total() - start
+
+
+@pytest.fixture
+def evaluated(monkeypatch):
+    """The questions that are evaluated, and not answered from memory."""
+    questions, real = [], repeated_questions._evaluate
+    evaluate = lambda self, question, *given: questions.append(question.__name__) or real(self, question, *given)  # noqa: E731
+    monkeypatch.setattr(repeated_questions, "_evaluate", evaluate)
+    return questions
+
+
 @pytest.mark.skipif(nightly.WHOLE, reason="every answer is computed at night")
-def test_an_answer_from_memory_has_the_bits_of_a_computed_one_and_counts_its_work(monkeypatch):
+def test_an_answer_from_memory_has_the_bits_of_a_computed_one_and_counts_its_work(monkeypatch, evaluated):
     run = [(poisson(Gauss(1.0).pair(), 0.125), 5)]
-
-    def answers():
-        asked, start = Composition(run), counted_work.total()
-        return asked.epsilon(1e-5, 1e-3), asked.delta(0.5, 1e-4), asked.work_left, counted_work.total() - start
-
-    first = answers()
+    first = asked(run)
     with monkeypatch.context() as patch:
         patch.setattr(Composition, "_limited", repeated_questions._evaluate)
-        computed = answers()
-    for name in ("_bracket_epsilon", "_bracket_delta"):
+        computed = asked(run)
+    evaluated.clear()
+    again = asked(run)
+    assert not evaluated
+    assert computed[0] == first[0] == again[0]
+    assert again[1:] == pytest.approx(first[1:])
 
-        def computes(*question):
-            pytest.fail("an answer is computed again")
 
-        computes.__name__ = name
-        monkeypatch.setattr(Composition, name, computes)
-    again = answers()
-    assert computed[:2] == first[:2] == again[:2]
-    assert again[2:] == pytest.approx(first[2:])
+@pytest.mark.skipif(nightly.WHOLE, reason="every answer is computed at night")
+@pytest.mark.parametrize(
+    ("place", "replacement"),
+    [
+        ("accounting.pld.composition.ordered", lambda bracket: (0.0, 7.0)),
+        ("accounting.pld.constants.DISCRETIZATION_SHARE", 0.5),
+        ("core.loss_pair.KeyedPair.reverse", lambda pair: pair),
+        ("core.subsampled_pairs._Poisson.reverse", lambda pair: pair),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_while_a_part_of_the_engine_is_replaced_answers_are_neither_read_nor_kept(
+    monkeypatch, evaluated, place, replacement
+):
+    run = [(poisson(Gauss(1.0).pair(), 1 / (2 + len(place))), 5)]
+
+    def answers(count):
+        evaluated.clear()
+        computed = asked(run)[0]
+        assert len(evaluated) == count
+        return computed
+
+    def change(patch):
+        patch.setattr(f"wpriv.{place}", replacement, raising=False)
+
+    with monkeypatch.context() as patch:
+        change(patch)
+        answers(2)
+        answers(2)
+    usual = answers(2)
+    assert answers(0) == usual
+    with monkeypatch.context() as patch:
+        change(patch)
+        answers(2)
+    assert answers(0) == usual
+
+
+@pytest.mark.skipif(nightly.WHOLE, reason="every answer is computed at night")
+@pytest.mark.parametrize("around", [lambda pair: pair, lambda pair: poisson(pair, 0.5)], ids=["alone", "sampled"])
+def test_answers_about_a_loss_pair_of_a_test_are_computed(evaluated, around):
+    class Own(GaussPair):
+        pass
+
+    for _ in range(2):
+        Composition([(around(Own(1.0)), 1)]).delta(0.5, 1e-4)
+    assert len(evaluated) == 2
+
+
+@pytest.fixture
+def tries(monkeypatch):
+    """A function that returns how often the methods of clipping were tried for a network and a loss."""
+    counts, real = [], probed_networks._try_methods
+    monkeypatch.setattr(probed_networks, "_try_methods", lambda *rest: counts.append(1) or real(*rest))
+
+    def count(layer, loss):
+        counts.clear()
+        clip.choose(layer, loss, torch.zeros(0, 7), torch.zeros(0, layer.out_features))
+        return len(counts)
+
+    return count
 
 
 @pytest.mark.skipif(nightly.WHOLE, reason="every network is probed at night")
-def test_equal_networks_are_probed_once_and_those_of_a_test_or_with_other_settings_each_time(monkeypatch):
+def test_equal_networks_are_probed_once_and_those_of_a_test_or_with_other_settings_each_time(tries, monkeypatch):
     class Own(torch.nn.Linear):
         pass
 
-    def squared(outputs, targets):
-        return (outputs - targets).square().sum(1)
+    squared = fit.loss_of("squared")
+    layers = (torch.nn.Linear(7, 5), torch.nn.Linear(7, 5), torch.nn.Linear(7, 6), Own(7, 5), Own(7, 5))
+    assert [tries(layer, squared) for layer in layers] == [1, 0, 1, 1, 1]
+    assert tries(torch.nn.Linear(7, 5), fit.loss_of("absolute")) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(choose_method, "probe", choose_method._Trial)
+        with pytest.raises(TypeError):
+            tries(torch.nn.Linear(7, 5), squared)
+    assert tries(torch.nn.Linear(7, 5), squared) == 0
 
-    probed, real = [], choose_method.probe
-    monkeypatch.setattr(choose_method, "probe", lambda *rest, **more: probed.append(1) or real(*rest, **more))
-    counts = []
-    for layer in (torch.nn.Linear(7, 5), torch.nn.Linear(7, 5), torch.nn.Linear(7, 6), Own(7, 5), Own(7, 5)):
-        clip.choose(layer, squared, torch.zeros(0, 7), torch.zeros(0, layer.out_features))
-        counts.append(len(probed))
-        probed.clear()
-    assert counts == [2, 0, 2, 2, 2]
+
+@pytest.mark.skipif(nightly.WHOLE, reason="every network is probed at night")
+def test_a_loss_of_a_test_is_probed_each_time_whatever_its_code(tries):
+    def loss(mixes):
+        return lambda outputs, targets: ((outputs.mean(0) if mixes else outputs) - targets).square().sum(1)
+
+    assert [tries(torch.nn.Linear(7, 4), loss(mixes=False)) for _ in range(2)] == [1, 1]
+    with pytest.raises(Unsupported):
+        tries(torch.nn.Linear(7, 4), loss(mixes=True))
 
 
 def test_figures_are_blank_here_and_rendered_where_a_test_says_so(tmp_path):

@@ -217,10 +217,10 @@ def test_what_is_declared_can_be_installed_together(wheel):
 
 def test_the_fresh_environment_has_what_is_declared_and_nothing_else(fresh, tmp_path):
     # what a sweep imports; a package that is not declared is not even found
-    found = "import importlib.util as u; print([name for name in {!r} if u.find_spec(name)])"
+    program = "import importlib.util as u; print([name for name in {!r} if u.find_spec(name)])"
     declared_names = ["torch", "joblib", "pandas", "rich", "matplotlib"]
     others = ["sklearn", "pywt", "pytest", "hypothesis", "ot"]
-    assert fresh(f'python -c "{found.format(declared_names + others)}"', tmp_path) == (0, f"{declared_names}\n")
+    assert fresh(f'python -c "{program.format(declared_names + others)}"', tmp_path) == (0, f"{declared_names}\n")
     code, printed = fresh("python -c 'import wpriv; print(wpriv.__file__)'", tmp_path)
     assert code == 0
     assert "site-packages" in printed

@@ -69,6 +69,7 @@ def test_recipes_are_found():
     assert len(TRAININGS) >= 12
     assert len(CLAIMING) >= 8
     assert len(VERIFYING) >= 1
+    assert len(RELEASES) >= 2
     assert {path.resolve() for path in EVERY} == {path.resolve() for path in recipe_files.shipped().values()}
 
 

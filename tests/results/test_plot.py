@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 import wpriv
 from wpriv.accounting.comparison import compare
 from wpriv.errors import MissingResource, UsageError
-from wpriv.results import storage
+from wpriv.results import figure_layout, storage
+from wpriv.results import plot as plotting
 from wpriv.results.plot import plot
 
 MAGIC = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
@@ -90,3 +93,15 @@ def test_earlier_tables_and_cells_which_named_the_given_quantity_are_read_as_tho
     assert storage.parsed_table(f"asked,given\n{asked},{before}", "new.csv") == [today]
     storage.keep(tmp_path, "key", [{"asked": before}])
     assert storage.finished(tmp_path) == {"key": [today]}
+
+
+@pytest.mark.parametrize(("most", "title"), [(3, "persons"), (2, "persons (the first 2 of 3 numbers)")])
+def test_a_figure_of_some_numbers_of_a_release_says_so(tmp_path, monkeypatch, most, title):
+    about = {"kind": "count", "name": "persons", "column": None, "half_width": 18}
+    rows = [{**about, "key": key, "value": value} for key, value in (("A", 2207), ("B", 509), ("C", 40))]
+    (tmp_path / "release.json").write_text(json.dumps({"outputs": rows}))
+    monkeypatch.setattr(plotting, "MAX_RELEASED", most)
+    titles = []
+    monkeypatch.setattr(figure_layout, "finish", lambda figure, panels, *rest: titles.extend(row[1] for row in panels))
+    plot(tmp_path)
+    assert titles == [title]

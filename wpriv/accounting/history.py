@@ -221,8 +221,13 @@ def _ledger(file: Path) -> History:
     from wpriv.results import storage  # loads pydantic, which a process in flags does without
 
     folder = file if file.is_dir() else None
-    # the run's folder is that of the file itself, not of a link to it
-    file = (file if folder is None else _ledger_of(folder)).resolve()
+    known = file if folder is None else ledger_of(folder)
+    if known is None:
+        raise MissingResource(
+            f"`history` {folder}: the folder has no {storage.LEDGER}; give the results folder of a private training or "
+            f"of a release, or the path of a JSON file"
+        )
+    file = known.resolve()  # the run's folder is that of the file itself, not of a link to it
     entries = ledger.entries(file)
     if not entries:
         raise UsageError(f"`history` {file}: the ledger has no step yet")
@@ -267,20 +272,15 @@ def _ledger(file: Path) -> History:
     return History(process.describe(), tuple(notes), process.adjacency, runs=len({entry.run for entry in entries}))
 
 
-def _ledger_of(folder: Path) -> Path:
-    """The ledger in a results folder, or that elsewhere which paid for a release, as its statement names it."""
+def ledger_of(folder: Path) -> Path | None:
+    """Return the ledger in a results folder, or that elsewhere which paid for a release, as its statement names it."""
     from wpriv.results import storage
 
     file = folder / storage.LEDGER
     if not file.is_file():
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # no statement that names a ledger
             file = folder / json.loads((folder / storage.STATEMENT).read_text(encoding="utf-8"))["ledger"]["file"]
-    if not file.is_file():
-        raise MissingResource(
-            f"`history` {folder}: the folder has no {storage.LEDGER}; give the results folder of a private training or "
-            f"of a release, or the path of a JSON file"
-        )
-    return file
+    return file if file.is_file() else None
 
 
 def _stated(path: Path) -> tuple[dict[str, Any] | None, list[str]]:

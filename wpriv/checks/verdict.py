@@ -136,7 +136,7 @@ class Verdict(Shown):
             rows += self._sources()
         rows += self._asked()
         rows += [("note", note) for note in self._notes()]
-        if self.verdict == PROVED and self.decision is not None:
+        if self.verdict == PROVED and self.decision is not None and self.decision.source:
             rows.append((f"by {self.decision.accountant}".rstrip(), self.decision.source))
         return rows
 

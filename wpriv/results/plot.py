@@ -146,10 +146,11 @@ def plot(
 
 
 def _released(path: Path) -> list[Row]:
-    """The numbers of a release, a panel for each output."""
+    """The numbers of a release, a panel for each output, which says so where not all are drawn."""
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))["outputs"]
-        drawn = [{**row, "panel": row["name"]} for row in rows[:MAX_RELEASED]]
+        part = f" (the first {MAX_RELEASED} of {len(rows)} numbers)" if len(rows) > MAX_RELEASED else ""
+        drawn = [{**row, "panel": f"{row['name']}{part}"} for row in rows[:MAX_RELEASED]]
     except (OSError, ValueError, KeyError, TypeError):
         raise UsageError(f"{path} is damaged or no release of wpriv; release it again") from None
     if not drawn:

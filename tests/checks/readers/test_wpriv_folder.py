@@ -46,3 +46,18 @@ def test_a_recorded_seed_is_a_note_and_the_best_of_several_runs_has_no_process(t
     assert any("must stay secret" in words for label, words in verdict.facts() if label == "note")
     with pytest.raises(wpriv.errors.Unsupported, match="best of a random number of runs"):
         wpriv.check(folder(tmp_path / "best", 5.0, tuning={"repeats": {}}))
+
+
+def test_a_release_that_a_ledger_elsewhere_paid_for_is_judged_by_its_own_lines(tmp_path):
+    table, count = {"id": ["a", "b", "c"]}, {"person": "id", "outputs": [wpriv.Count()], "delta": 0}
+    for name, eps in (("first", 1.0), ("second", 0.5)):
+        wpriv.release(table, eps=eps, ledger=tmp_path / "all.jsonl", out=tmp_path / name, **count)
+    for name, eps in (("first", 1.0), ("second", 0.5)):
+        verdict = wpriv.check(tmp_path / name)
+        assert (verdict.verdict, verdict.epsilon[1]) == ("proved", eps)  # noise of scale 1 / eps on one count
+        assert dict(verdict.facts())["read"] == "all.jsonl (1 step), statement.json"
+        assert all(label and words for label, words in verdict.facts())
+    assert wpriv.budget(history=tmp_path / "second", delta=0).epsilon.safe == 1.5
+    (tmp_path / "all.jsonl").unlink()
+    with pytest.raises(wpriv.errors.WprivError):
+        wpriv.check(tmp_path / "first")

@@ -16,7 +16,8 @@ from torch import nn
 
 from tests.training.engine.toys import BATCH, LOSS, RECORDS, schedule
 from wpriv.accounting import ledger
-from wpriv.config.train_schema import Adapt, Augment, Average, Optimizer, Privacy
+from wpriv.config.technique_schema import Adapt, Augment, Average
+from wpriv.config.train_schema import Optimizer, Privacy
 from wpriv.errors import Interrupted, UsageError
 from wpriv.files import checkpoint
 from wpriv.randomness import training_seeds

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from wpriv.accounting import ledger
-from wpriv.accounting.history import History, read_history
+from wpriv.accounting.history import History, ledger_of, read_history
 from wpriv.checks.premises import Fact, Found
 from wpriv.checks.readers import _documents
 from wpriv.checks.readers._documents import items, mapping
@@ -19,14 +19,14 @@ GIVEN = "has to be given here as well"
 
 
 def recognises(x: object) -> bool:
-    """Tell whether x is a folder with a ledger of wpriv, or the ledger or the statement in one."""
+    """Tell whether x is a folder of a training or release that has a ledger, or the ledger or statement in one."""
     return isinstance(x, Path) and _folder(x) is not None
 
 
 def _folder(path: Path) -> Path | None:
     try:
         folder = path if path.is_dir() else path.parent if path.name in (storage.LEDGER, storage.STATEMENT) else None
-        return folder if folder is not None and (folder / storage.LEDGER).is_file() else None
+        return folder if folder is not None and ledger_of(folder) is not None else None
     except (OSError, ValueError):
         return None
 
@@ -36,12 +36,13 @@ def read(x: object, further: Mapping[str, object]) -> Found:
     assert isinstance(x, Path)
     folder = _folder(x)
     assert folder is not None
+    file = ledger_of(folder) or folder / storage.LEDGER
     statement: Mapping[str, object] = {}
     if (folder / storage.STATEMENT).is_file():
         statement = mapping(_documents.document(folder / storage.STATEMENT), storage.STATEMENT)
     history = read_history(folder)
     if statement.get("task") == "release":
-        history = _of_release(folder, history, mapping(statement.get("ledger") or {}, "ledger").get("lines"))
+        history = _of_release(file, history, mapping(statement.get("ledger") or {}, "ledger").get("lines"))
     facts, notes = list[Fact](), [note for note in history.notes if GIVEN not in note]
     if statement.get("tuning") is not None:
         raise Unsupported(
@@ -49,7 +50,7 @@ def read(x: object, further: Mapping[str, object]) -> Found:
             f"`wpriv budget` with repeats, or `wpriv verify` of the folder"
         )
     if history.adjacency is not None:
-        facts.append(Fact("adjacency", history.adjacency, where=storage.LEDGER))
+        facts.append(Fact("adjacency", history.adjacency, where=file.name))
     if isinstance(statement.get("unit"), str):
         group = statement.get("group", 1)
         facts.append(Fact("max_per_unit", group, where=f"group of {storage.STATEMENT}"))  # type: ignore[arg-type]
@@ -63,15 +64,15 @@ def read(x: object, further: Mapping[str, object]) -> Found:
         notes.append(f"the seed of the noise is recorded in {storage.STATEMENT}, which must stay secret")
     steps = sum(int(str(step["n"])) for step in history.steps)
     version = mapping(statement.get("versions") or {}, "versions").get("wpriv", "")
-    read = (f"{storage.LEDGER} ({steps} steps)", *([storage.STATEMENT] if statement else []))
+    read = (f"{file.name} ({steps} step{'s' * (steps != 1)})", *([storage.STATEMENT] if statement else []))
     return Found(f"wpriv {version}".strip(), tuple(facts), ran=tuple(history.steps), notes=tuple(notes), read=read)
 
 
-def _of_release(folder: Path, history: History, lines: object) -> History:
+def _of_release(file: Path, history: History, lines: object) -> History:
     """The run of a ledger that ends at a stated line: other runs are releases of their own."""
-    entries = ledger.entries(folder / storage.LEDGER)[: lines if isinstance(lines, int) else None]
-    own = [entry for entry in entries if entry.run == ledger.last_run(entries)]
-    return replace(history, steps=ledger.process(own).describe(), notes=())
+    entries = ledger.entries(file)[: lines if isinstance(lines, int) else None]
+    of_run = [entry for entry in entries if entry.run == ledger.last_run(entries)]
+    return replace(history, steps=ledger.process(of_run).describe(), notes=())
 
 
 def _claim(statement: Mapping[str, object]) -> list[Fact]:

@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from wpriv.config.train_schema import STABILITY, Adapt, Privacy, Train
+from wpriv.config.technique_schema import STABILITY, Adapt
+from wpriv.config.train_schema import Privacy, Train
 from wpriv.errors import UsageError
 from wpriv.training.clipping import exact_sums
 from wpriv.training.clipping.clip import ByGroup, clipped_sum, method_of

@@ -23,7 +23,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from wpriv.config.train_schema import LowRank, Train, Weights
+from wpriv.config.technique_schema import LowRank, Weights
+from wpriv.config.train_schema import Train
 from wpriv.errors import MissingResource, Unsupported, UsageError
 from wpriv.files import checkpoint, durable_writes
 from wpriv.hints import did_you_mean

@@ -18,7 +18,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from wpriv.config.train_schema import AVERAGE_PREFIX, Optimizer
+from wpriv.config.technique_schema import AVERAGE_PREFIX
+from wpriv.config.train_schema import Optimizer
 from wpriv.errors import Interrupted, UsageError
 from wpriv.training.clipping import spectral_norms
 from wpriv.training.engine import distributed, sharding
