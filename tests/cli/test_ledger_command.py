@@ -95,7 +95,10 @@ def test_answers_as_json(capsys):
 
 def test_steps_of_several_kinds_have_no_number_that_would_fit(capsys):
     call(capsys, f"ledger init {URL} --eps 1 --delta 1e-6 --rule gauss")
-    assert "no single number: steps of several kinds" in call(capsys, f'ledger status {URL} "gauss sigma=90 + gauss sigma=100"')[1]
+    assert (
+        "no single number: steps of several kinds"
+        in call(capsys, f'ledger status {URL} "gauss sigma=90 + gauss sigma=100"')[1]
+    )
     assert "would fit  560 of gauss sigma=100" in call(capsys, f'ledger status {URL} "gauss sigma=100"')[1]
 
 
