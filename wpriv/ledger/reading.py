@@ -405,7 +405,7 @@ def import_entries(url: str, path: str | Path) -> Head:
         for entry in entries[1:]:
             replay.add(entry)
         releases = release_rows(entries, replay.states)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, UsageError):
         raise UsageError(
             f"{path}: not the entries of a ledger, as `wpriv ledger export --out X.jsonl` writes"
         ) from None
