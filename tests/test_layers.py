@@ -222,8 +222,8 @@ def test_the_house_stays_small():
     core = [name for name in NAMES if name.startswith("core/")]
     assert len(core) <= 22
     assert sum(lines[name] for name in core) <= 5_830
-    assert len([name for name in NAMES if lines[name]]) <= 439
-    assert sum(lines.values()) <= 99_700
+    assert len([name for name in NAMES if lines[name]]) <= 441
+    assert sum(lines.values()) <= 100_020
 
 
 @pytest.mark.parametrize(

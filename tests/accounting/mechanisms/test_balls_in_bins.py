@@ -63,11 +63,12 @@ def shifts_to(gram, eps, sign, less):
     return np.concatenate([fixed, moved])
 
 
-def sampled_delta(gram, eps, seed, sign=1, draws=30_000):
+def sampled_delta(gram, eps, seed, sign=1, draws=30_000, negligible=0.0):
     """Importance sampling of H(P||Q) (or, with sign -1, of H(Q||P)): mean and standard error.
 
     Y is drawn from a mixture of Gaussians around likely places with this eps, so that no weight is large where the
-    mean comes from. Drawn again until the error is a tenth of the mean: zeros alone are no answer.
+    mean comes from. Drawn again until the error is a tenth of the mean, or half of one far below ``negligible``: zeros
+    alone are no answer.
     """
     bins, half, random = len(gram), np.diagonal(gram) / 2, np.random.default_rng(seed)
     values, vectors = np.linalg.eigh(gram)
@@ -83,7 +84,7 @@ def sampled_delta(gram, eps, seed, sign=1, draws=30_000):
         share, scale = (eps - ratio, ratio - weight) if sign > 0 else (eps + ratio, -weight)
         results = np.append(results, np.maximum(-np.expm1(share), 0) * np.exp(scale))
         mean, error = results.mean(), results.std() / math.sqrt(results.size)
-        if error <= 0.1 * mean:
+        if error <= 0.1 * mean or (error <= 0.5 * mean and mean + 10 * error <= negligible):
             return mean, error
     raise AssertionError(f"{results.size} draws are too few at eps = {eps}: {mean} +- {error}")
 
@@ -135,11 +136,11 @@ def test_ends_of_random_jobs_hold_the_sampled_truth(seed, tmp_path):
     # 3.29 standard errors: 99.9%
     mean, error = sampled_delta(gram, row.upper, seed)
     assert mean - 3.29 * error <= delta
-    mean, error = sampled_delta(gram, row.upper, seed, sign=-1)
+    mean, error = sampled_delta(gram, row.upper, seed, sign=-1, negligible=1e-3 * delta)
     assert mean - 3.29 * error <= delta
     if row.lower > 0:
         mean, error = sampled_delta(gram, row.lower, seed)
-        other, error_other = sampled_delta(gram, row.lower, seed, sign=-1)
+        other, error_other = sampled_delta(gram, row.lower, seed, sign=-1, negligible=1e-3 * delta)
         assert max(mean + 3.29 * error, other + 3.29 * error_other) >= delta
 
 
@@ -185,7 +186,7 @@ def test_lower_end_with_very_large_noise_is_below_the_mean_of_all_covariances(si
     assert row.delta.lower <= row.delta.upper
 
 
-@settings(max_examples=8, deadline=None, phases=[Phase.generate])
+@settings(max_examples=5, deadline=None, phases=[Phase.generate])
 @given(
     column=st.lists(st.floats(0, 1), min_size=1, max_size=4),
     bins=st.integers(2, 6),

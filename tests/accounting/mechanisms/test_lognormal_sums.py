@@ -10,8 +10,11 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import norm
 
+from wpriv.accounting.mechanisms import _lognormal_chains
+from wpriv.accounting.mechanisms._chain_choice import Ring, line_of, pairs_of, ring_above, ring_below
 from wpriv.accounting.mechanisms._covariance_choice import factored, pilot
-from wpriv.accounting.mechanisms._lognormal_chains import chain_law, line_of, ring_of, values_above, values_below
+from wpriv.accounting.mechanisms._few_values import values_above, values_below
+from wpriv.accounting.mechanisms._lognormal_chains import added_variable, chain_law
 from wpriv.accounting.mechanisms._lognormal_sums import (
     LATTICES,
     Factored,
@@ -115,17 +118,93 @@ def test_law_with_factors_holds_the_sampled_call(sign):
         assert call(law, k) == pytest.approx(mean, rel=0.03, abs=4 * error)
 
 
+def ring_gram(bins, less=0.0):
+    """Correlations with both neighbours on a ring, of which the last bin has less, as after the last step."""
+    gram = banded_gram(bins, 0.28, (0.3, 0.1, 0.02))
+    for k, value in enumerate((0.3, 0.1, 0.02), start=1):
+        gram += 0.28 * value * (np.abs(np.subtract.outer(np.arange(bins), np.arange(bins))) == bins - k)
+    factors = np.ones(bins)
+    factors[-2:] -= less
+    return gram * np.outer(factors, factors)
+
+
+def chains(sign):
+    gram, ones = ring_gram(14, 0.1 if sign < 0 else 0.0), np.ones((14, 14))
+    ring = ring_above(gram[0], ones[0]) if sign > 0 else ring_below(gram + 0.05, ones)
+    return {"ring": ring, "line": line_of(gram, ones, sign), "pairs": pairs_of(gram, ones, sign)}
+
+
+@pytest.fixture
+def little_work(monkeypatch):
+    """Laws of chains that take less time, and are less narrow."""
+    for name in ("LINE_WORK", "RING_WORK"):
+        monkeypatch.setattr(_lognormal_chains, name, {1: 6e8, -1: 3e8})
+
+
+@pytest.mark.parametrize("kind", ["ring", "line", "pairs"])
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_law_of_a_chain_holds_the_sampled_call(sign):
-    gram = banded_gram(14, 0.28, (0.3, 0.1, 0.02))
-    row = np.array([gram[0, min(k, 14 - k)] for k in range(14)])
-    chain = ring_of(row, np.ones(14), 1) if sign > 0 else line_of(gram, np.ones((14, 14)), -1)
+def test_law_of_a_chain_holds_the_sampled_call(sign, kind, little_work):
+    chain = chains(sign)[kind]
     law = chain_law(chain, 14, sign, 1e-3)
-    whole = np.zeros((14, 14))
-    whole[: len(chain.matrix), : len(chain.matrix)] = chain.matrix
-    mean, error = sampled_call(whole - chain.common * (whole > 0), 1.5)
+    size = len(chain.matrix)
+    whole = np.zeros((size, size) if sign > 0 else (14, 14))
+    whole[:size, :size] = chain.matrix - chain.common
+    mean, error = sampled_call(whole, 1.5)
     assert sign * (call(law, 1.5) - mean) >= -3.3 * error
     assert call(law, 1.5) == pytest.approx(mean, rel=0.1)
+    # puts, of which the order of the neighbours is about
+    put = float(law.mass @ np.maximum(0.6 - law.values, 0)) + 0.6 * law.at_zero
+    sampled, error = sampled_call(whole, 0.6)
+    assert sign * (put - (sampled - 1 + 0.6)) >= -3.3 * error
+    assert put == pytest.approx(sampled - 1 + 0.6, rel=0.2, abs=4 * error)
+
+
+@pytest.mark.parametrize("kind", ["ring", "line", "pairs"])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_chain_is_on_its_side_of_the_matrix_for_all_positive_vectors(sign, kind):
+    chain, gram = chains(sign)[kind], ring_gram(14, 0.1 if sign < 0 else 0.0) + 0.05 * (sign < 0 and kind == "ring")
+    size = len(chain.matrix)
+    vectors = np.random.default_rng(2).exponential(size=(20_000, size)) ** 3
+    if kind == "line" and sign > 0:
+        # over some of the bins, of which the first and the last are no neighbours
+        gram = banded_gram(14, 0.28, (0.3, 0.1, 0.02))
+    difference = sign * (chain.matrix - gram[:size, :size])
+    assert np.einsum("ni,ij,nj->n", vectors, difference, vectors).min() >= -1e-12
+
+
+def test_covariance_of_a_ring_with_a_weak_link_is_the_inverse_of_its_precision():
+    apart = np.abs(np.subtract.outer(np.arange(14), np.arange(14)))
+    shares = np.append(np.ones(11), [0.96, 0.9, 0.8])
+    ring = ring_below(0.3 * (0.7**apart + 0.6 * 0.7 ** (14 - apart)) * np.outer(shares, shares), np.ones((14, 14)))
+    assert isinstance(ring, Ring)
+    assert ring.link < ring.decay
+    assert len(ring.runs) > 1
+    precision = np.zeros((14, 14))
+    for first, second, decay in [*((k, k + 1, ring.decay) for k in range(13)), (13, 0, ring.link)]:
+        precision[[first, second], [first, second]] += 1 / (1 - decay**2)
+        precision[first, second] = precision[second, first] = -decay / (1 - decay**2)
+    precision -= np.eye(14)
+    factors = np.concatenate([np.full(count, factor) for factor, count in ring.runs])
+    whole = ring.common + np.outer(factors, factors) * ring.variance * np.linalg.inv(precision)
+    assert np.allclose(whole + ring.own * np.eye(14), ring.matrix, atol=1e-12)
+    # the density of the chain, whose whole mass the decay around the ring gives
+    assert np.linalg.slogdet(precision)[1] == pytest.approx(
+        2 * math.log(1 - ring.returning) - 13 * math.log(1 - ring.decay**2) - math.log(1 - ring.link**2)
+    )
+
+
+@pytest.mark.parametrize(("size", "count"), [(1024, 100), (1536, 40), (256, 129)])
+def test_what_is_added_to_a_sum_has_masses_mean_zero_and_no_high_frequencies(size, count):
+    added = added_variable(size, count, 1e-9)
+    spectrum = np.append(added.spectrum, np.zeros(size // 2 + 1 - added.spectrum.size))
+    masses = np.fft.irfft(spectrum, size)
+    places = (np.arange(size) + size // 2) % size - size // 2
+    assert masses.min() >= -1e-15
+    assert masses.sum() == pytest.approx(1, abs=1e-12)
+    assert masses @ np.where(places == -(size // 2), 0, places) == pytest.approx(0, abs=1e-9)
+    assert masses[np.abs(places) > added.far].sum() <= added.beyond
+    means = np.fft.irfft(np.append(added.first, np.zeros(size // 2 + 1 - added.first.size)), size)
+    assert np.abs(means - masses * np.where(places == -(size // 2), 0, places)).sum() <= added.rest
 
 
 @pytest.mark.parametrize("factors", [0, 2, 4])
@@ -198,7 +277,7 @@ def test_few_values_enclose_the_calls_of_every_sum_of_powers_of_a_normal(count):
 
 
 @pytest.mark.parametrize("correlations", [(0.5,), (0.6, 0.25), (0.73, 0.49, 0.25)])
-def test_a_line_above_is_above_the_mean_over_a_ring_of_bins(correlations):
+def test_a_line_above_is_above_the_mean_over_a_ring_of_bins(correlations, little_work):
     bins = 13
     gram = banded_gram(bins, 0.3, correlations)
     for k, value in enumerate(correlations, start=1):

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 
+from wpriv.accounting.mechanisms._chain_choice import Chain, Ring, line_of, pairs_of, ring_above, ring_below
 from wpriv.accounting.mechanisms._covariance_choice import EIGENVALUE_ERROR, PRODUCT_ERROR, factored, pilot
-from wpriv.accounting.mechanisms._lognormal_chains import Chain, chain_law, line_of, ring_of
+from wpriv.accounting.mechanisms._lognormal_chains import chain_law
 from wpriv.accounting.mechanisms._lognormal_sums import Factored, law_above, law_below
 from wpriv.accounting.mechanisms.gauss import GaussPair
 from wpriv.core.allocation_pair import (
@@ -46,7 +47,7 @@ SPACING, MAX_CELLS, MAX_SUM_CELLS = 1.2, 1 << 14, 1 << 15
 # share of the tolerance for masses that are cut off
 CUT_SHARE = 0.05
 # most bins whose covariance has global factors, most of these, and nanoseconds of a usual processor for one end
-MAX_FACTOR_BINS, MAX_FACTORS, FACTOR_WORK = 16, 4, 2e9
+MAX_FACTOR_BINS, MAX_FACTORS, FACTOR_WORK = 16, 4, 5e9
 # variance of a common factor that is left out, over that of a term of its own
 LITTLE = 1e-5
 # least and most bins of a covariance that is chosen for a matrix, between neighbours
@@ -173,38 +174,41 @@ class _Sum(NamedTuple):
 def _chosen(gram: _Gram, delta: float, sign: int) -> tuple[_Sum, ...]:
     """Sums of covariances below (-1) or above (+1) a matrix: the nearest of which the law can be computed, and others.
 
-    What takes no work is beside it, as a law of too little work may be worse.
+    What takes little work is beside it, as the law of the nearest may be farther away.
     """
     bins = len(gram.values)
     if bins > MAX_CHOSEN_BINS:
         least = _of_least_entries(gram, delta) if sign < 0 else None
         return () if least is None else (least,)
     estimate = pilot(gram.values, delta)
-    simple = _one_factor(gram, estimate.weights, delta, sign)
+    sums = [_one_factor(gram, estimate.weights, delta, sign)]
     covariances = _covariances(gram.values, estimate.weights, sign)
+    nearest = False
     for covariance in sorted(covariances, key=lambda each: _gap(each.matrix, gram.values, estimate.weights)):
-        if isinstance(covariance, Chain):
-            law = chain_law(covariance, bins, sign, delta)
-        else:
+        if nearest and not isinstance(covariance, Ring):
+            continue
+        if isinstance(covariance, Factored):
             law = (law_above if sign > 0 else law_below)(covariance, delta, estimate.eps, FACTOR_WORK)
+        else:
+            law = chain_law(covariance, bins, sign, delta)
         # bounds of masses far below the mean may exceed every number
         if law is not None and math.isfinite(float(law.mass @ law.values)):
             cells = Cells(0.0, 0, law.mass, law.mass * law.values * bins, law.at_zero, law.lost * bins)
-            near = _Sum(bins, covariance.common, cells)
-            return (near,) if simple is None else (near, simple)
-    return () if simple is None else (simple,)
+            sums.append(_Sum(bins, covariance.common, cells))
+            nearest = True
+    return tuple(each for each in sums if each is not None)
 
 
 def _covariances(gram: Array, weights: Array, sign: int) -> list[Factored | Chain]:
     """Covariances below (-1) or above (+1) a matrix: with factors for few bins, between neighbours for more."""
     bins = len(gram)
     factors = range(min(MAX_FACTORS, bins - 1), -1, -1) if bins <= MAX_FACTOR_BINS else (4, 2)
-    covariances: list[Factored | Chain | None] = []
+    covariances: list[Factored | Chain | None] = [pairs_of(gram, weights, sign)]
     if bins <= 2 * MAX_FACTOR_BINS:
         covariances += [factored(gram, weights, count, sign) for count in factors]
     if bins >= LEAST_CHAIN_BINS:
-        covariances.append(ring_of(_by_distance(gram, sign), _by_distance(weights, 1), sign))
-        covariances.append(line_of(gram, weights, sign))
+        above = ring_above(_by_distance(gram, 1), _by_distance(weights, 1)) if sign > 0 else None
+        covariances += [above if sign > 0 else ring_below(gram, weights), line_of(gram, weights, sign)]
     return [_without_little(each, bins, sign) for each in covariances if each is not None]
 
 

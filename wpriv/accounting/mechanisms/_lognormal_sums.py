@@ -28,8 +28,9 @@ LATTICES = {1: 0.03, -1: 0.02}
 PRICE_ROUNDINGS, FFT_ROUNDINGS, ENTRY_ROUNDINGS = 64, 18, 8
 # of the mean of a place k, relative to k^2 places: masses around a cell are k times as large as its own
 OFFSET_ROUNDINGS = 64
-# variance that a grid adds to a term, relative to that of its logarithm, above and below; deviations of a term on it
-TERM_SPREADS, TERM_DEVIATIONS = {1: 0.008, -1: 0.002}, 12.0
+# variance that a grid adds to a term, relative to that of its logarithm, above and below, where a larger one is tried
+# if there are too many nodes; deviations of a term on it
+TERM_SPREADS, TERM_DEVIATIONS = {1: (0.008,), -1: (0.002, 0.004)}, 12.0
 # most places of a grid, and most numbers in all tables
 MAX_PLACES, MAX_TABLE = 1 << 17, 1 << 25
 # tilts that are tried in each direction, the largest exponent of one at a place of a term, and share beyond the grid
@@ -37,7 +38,7 @@ TILTS, MAX_TILT, MAX_WRAPPED = 30, 300.0, 1e-10
 # parts of the frequencies that may be enough for a node, where all others are negligible
 PARTS, NEGLIGIBLE = (16, 8, 4, 2, 1), 1e-16
 # nodes that are multiplied at once; masses of a term below this share of delta are left out below
-CHUNK, RARE_SHARE = 16, 1e-5
+CHUNK, RARE_SHARE = 32, 1e-5
 # largest exponent of a tilt that is taken back
 MAX_EXPONENT = 600.0
 # nanoseconds of a usual processor for a place of a term at a node, with all tilts
@@ -361,7 +362,9 @@ def _spectra(
                 values += table[at + 1] * part
                 product *= values
             spectra[:, :stop] += weights[:, chunk] @ product
-    return spectra, error + 2 * layers(grid) + (16 * len(rows) + 4 * len(index)) * UNIT_ROUNDOFF + NEGLIGIBLE
+    # sums of so many products, and of so many sums
+    summands = CHUNK + len(PARTS) + len(index) / CHUNK
+    return spectra, error + 2 * layers(grid) + (16 * len(rows) + 4 * summands) * UNIT_ROUNDOFF + NEGLIGIBLE
 
 
 def ends_of(matrix: Array, common: float, eps: float) -> Array:
@@ -388,10 +391,10 @@ def law_above(covariance: Factored, delta: float, eps: float, work: float) -> La
     Returns:
         The law; None where it takes more.
     """
-    grid, bins, lattice = grid_of(covariance, delta, TERM_SPREADS[1]), len(covariance.own), LATTICES[1]
-    nodes = None if grid is None else nodes_of(covariance, delta, work / (PLACE_WORK * bins * grid.size))
-    if grid is None or nodes is None:
+    bins, lattice, known = len(covariance.own), LATTICES[1], _known(covariance, delta, 1, work)
+    if known is None:
         return None
+    grid, nodes = known
     rows = _rows(nodes.logs, covariance, lattice, grid, lambda logs, own: rows_above(logs, own, bins, grid))
     if rows is None:
         return None
@@ -409,12 +412,10 @@ def law_below(covariance: Factored, delta: float, eps: float, work: float) -> La
 
     The arguments are those of ``law_above``.
     """
-    grid, bins, lattice = grid_of(covariance, delta, TERM_SPREADS[-1]), len(covariance.own), LATTICES[-1]
-    if grid is None or covariance.own.min() <= 2 * lattice_variance(lattice):
+    bins, lattice, known = len(covariance.own), LATTICES[-1], _known(covariance, delta, -1, work)
+    if known is None or covariance.own.min() <= 2 * lattice_variance(lattice):
         return None
-    nodes = nodes_of(covariance, delta, work / (PLACE_WORK * bins * grid.size))
-    if nodes is None:
-        return None
+    grid, nodes = known
     less, rare = lattice_variance(lattice), RARE_SHARE * delta
     rows = _rows(
         nodes.logs, covariance, lattice, grid, lambda logs, own: rows_below(logs, own - less, bins, grid, rare)
@@ -430,6 +431,17 @@ def law_below(covariance: Factored, delta: float, eps: float, work: float) -> La
     transforms = mixture(nodes.logs, weights, rows, lattice, grid)
     masses = bounded(transforms, bins, grid, ends_of(covariance.matrix, covariance.common, eps))
     return completed(masses.below[0] * (1 - 1e-12), masses.above[1], masses.above[2], grid.places, 3 * nodes.error)
+
+
+def _known(covariance: Factored, delta: float, sign: int, work: float) -> tuple[Grid, Nodes] | None:
+    """A grid for the terms, and the nodes of the factors, which may take so much work with it."""
+    for spread in TERM_SPREADS[sign]:
+        grid = grid_of(covariance, delta, spread)
+        most = 0.0 if grid is None else work / (PLACE_WORK * len(covariance.own) * grid.size)
+        nodes = nodes_of(covariance, delta, most)
+        if grid is not None and nodes is not None:
+            return grid, nodes
+    return None
 
 
 def completed(mass: Array, low: Array, high: Array, places: Array, error: float) -> Law | None:
