@@ -14,13 +14,12 @@ from pathlib import Path
 from benchmarks import report
 
 EPOCHS = 10
+NAMES = ("column", "banded:2", "banded:4", "bsr:4", "bisr", "lambda:.9", "blt")
 JOBS = (
     *(("column", 10, 6.0, delta) for delta in (1e-5, 1e-8, 1e-12)),
-    *(("column", 10, 3.0, delta) for delta in (1e-5, 1e-8)),
-    *((name, 10, 6.0, delta) for name in ("bsr:4", "banded:4", "bisr", "lambda:.9", "blt") for delta in (1e-5, 1e-8)),
-    ("column", 100, 3.0, 1e-5),
-    *((name, 100, 6.0, 1e-5) for name in ("column", "bsr:4", "bisr", "lambda:.9", "blt")),
-    ("column", 100, 6.0, 1e-8),
+    *((name, bins, sigma, 1e-5) for bins in (10, 100) for sigma in (6.0, 3.0) for name in NAMES),
+    *((name, bins, 3.0, 1e-5) for name in ("banded:4", "bisr") for bins in (20, 50, 200)),
+    *((name, 100, 6.0, 1e-8) for name in ("column", "banded:2", "lambda:.9")),
 )
 QUICK = (("banded:2", 4, 4.0, 1e-5),)
 PROGRAM = """

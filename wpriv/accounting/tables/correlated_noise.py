@@ -112,10 +112,11 @@ def _matrix(params: Params, text: str) -> _Matrix:
         return _Matrix(text, ours.errors(), ours.sensitivity(params.bins, params.epochs), column, ours.bands)
     file = MatrixGauss(1.0, text, params.bins)
     matrix = file.matrix()
-    if len(matrix) != params.steps or not np.all(np.diagonal(matrix)):
-        raise UsageError(
-            f"{text}: an invertible matrix of bins x epochs = {params.steps} rows was wanted; found {len(matrix)} rows"
-        )
+    singular = not np.all(np.diagonal(matrix))
+    if len(matrix) != params.steps or singular:
+        found = f"{len(matrix)} rows{', and a zero on the diagonal' if singular else ''}"
+        wanted = f"an invertible matrix of bins x epochs = {params.steps} rows"
+        raise UsageError(f"{text}: {wanted} was wanted; found {found}")
     inverse = solve_triangular(matrix, np.eye(len(matrix)), lower=True)
     figures = file.computed()
     errors = np.linalg.norm(np.cumsum(inverse, axis=0), axis=1)
