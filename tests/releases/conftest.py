@@ -1,4 +1,4 @@
-"""What the tests of releases share."""
+"""Fixtures of the tests of releases."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ def _cells(text: Text, count: int) -> tuple[Places, Places]:
 
 
 def _are_paired(text: Text, marks: Places) -> bool:
-    """Whether marks open cells and close them, or are doubled."""
+    """Return whether every quotation mark opens or closes a cell, or is doubled within one."""
     opening, closing = marks[::2], marks[1::2]
     before, after = text[opening - 1], text[closing + 1]
     starts = (opening == 0) | np.isin(before, (COMMA, LF, CR, QUOTE))

@@ -43,7 +43,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Remainder:
-    """What is left of a limit.
+    """The remaining budget of a limit in force.
 
     Args:
         limit: the one in force. promise: the one that is promised, to which it may rise.
@@ -76,7 +76,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Picture:
-    """What was left of each limit over time: its name and path; grid lines by height and word, times by place."""
+    """A chart of the remaining budget over time.
+
+    Args:
+        lines: a name and an SVG path for each limit. heights: grid lines by position, with labels.
+        times: labels of the axis by position, with their alignment.
+    """
 
     lines: tuple[tuple[str, str], ...]
     heights: tuple[tuple[float, str], ...]

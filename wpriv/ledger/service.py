@@ -79,7 +79,7 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a release would take of one limit in force.
+    """The charge of a planned release against one limit in force.
 
     Args:
         scope, limit: the scope, and its limit in force.

@@ -186,7 +186,7 @@ def test_covariance_of_a_ring_with_a_weak_link_is_the_inverse_of_its_precision()
     precision -= np.eye(14)
     factors = np.concatenate([np.full(count, factor) for factor, count in ring.runs])
     whole = ring.common + np.outer(factors, factors) * ring.variance * np.linalg.inv(precision)
-    assert np.allclose(whole + ring.own * np.eye(14), ring.matrix, atol=1e-12)
+    assert np.allclose(whole + ring.specific * np.eye(14), ring.matrix, atol=1e-12)
     # the density of the chain, whose whole mass the decay around the ring gives
     assert np.linalg.slogdet(precision)[1] == pytest.approx(
         2 * math.log(1 - ring.returning) - 13 * math.log(1 - ring.decay**2) - math.log(1 - ring.link**2)

@@ -215,13 +215,13 @@ def _covariances(gram: Array, weights: Array, sign: int) -> list[Factored | Chai
 def _without_little(covariance: Factored | Chain, bins: int, sign: int) -> Factored | Chain:
     """The covariance without a common factor of little variance: c is at most c b on the diagonal, and at least 0."""
     common = covariance.common
-    if common * bins > LITTLE * float(np.min(covariance.own)):
+    if common * bins > LITTLE * float(np.min(covariance.specific)):
         return covariance
     more = common * bins if sign > 0 else 0.0
     if isinstance(covariance, Factored):
-        return covariance._replace(common=0.0, own=covariance.own + more)
+        return covariance._replace(common=0.0, specific=covariance.specific + more)
     matrix = covariance.matrix - common + more * np.eye(len(covariance.matrix))
-    return covariance._replace(common=0.0, own=covariance.own + more, matrix=matrix)
+    return covariance._replace(common=0.0, specific=covariance.specific + more, matrix=matrix)
 
 
 def _gap(matrix: Array, gram: Array, weights: Array) -> float:
@@ -243,16 +243,16 @@ def _one_factor(gram: _Gram, weights: Array, delta: float, sign: int) -> _Sum | 
     solution = linprog(cost, A_ub=constraint, b_ub=-sign * (cosines @ row), bounds=(0, None), method="highs")
     if solution.x is None:
         return None
-    common, own, *entry = np.maximum(solution.x, 0.0).tolist()
-    eigenvalues = sign * (cosines @ (parts @ [common, own] - row)) - cosines @ (entries @ entry)
-    margin = EIGENVALUE_ERROR * size**2 * (abs(float(row[0])) + common + own + sum(entry))
-    own += sign * max(margin - float(eigenvalues.min()), 0.0)
-    return _independent(size, common, own, delta, sign)
+    common, specific, *entry = np.maximum(solution.x, 0.0).tolist()
+    eigenvalues = sign * (cosines @ (parts @ [common, specific] - row)) - cosines @ (entries @ entry)
+    margin = EIGENVALUE_ERROR * size**2 * (abs(float(row[0])) + common + specific + sum(entry))
+    specific += sign * max(margin - float(eigenvalues.min()), 0.0)
+    return _independent(size, common, specific, delta, sign)
 
 
-def _independent(bins: int, common: float, own: float, delta: float, sign: int) -> _Sum | None:
+def _independent(bins: int, common: float, specific: float, delta: float, sign: int) -> _Sum | None:
     """The sum of so many independent terms beside a common factor; None where a term is too large."""
-    ratio = pass_ratio(GaussPair(math.sqrt(own)), bins, WIDEST_TOL, delta) if own > 0 else None
+    ratio = pass_ratio(GaussPair(math.sqrt(specific)), bins, WIDEST_TOL, delta) if specific > 0 else None
     return None if ratio is None else _Sum(bins, common, ratio.below if sign < 0 else ratio.above)
 
 
@@ -279,13 +279,13 @@ def _thinned(gram: _Gram, delta: float) -> list[_Sum]:
         # how many pairs of places have each distance
         pairs = np.round(np.fft.irfft(np.abs(np.fft.rfft(apart)) ** 2, bins)).astype(int)
         common = float(row[1:][pairs[1:] > 0].max(initial=0.0))
-        own = float(row[0]) - common
-        if own > 0:
+        specific = float(row[0]) - common
+        if specific > 0:
             # about the variance of the logarithm of the mean
-            tried.append((common + math.log1p(math.expm1(min(own, 600.0)) / count), count, common, own))
+            tried.append((common + math.log1p(math.expm1(min(specific, 600.0)) / count), count, common, specific))
     tried.sort()
     close = [each for each in tried if each[0] <= (1 + THINNED_EXCESS) * tried[0][0]][:MAX_THINNED]
-    sums = [_independent(count, common, own, delta, 1) for _, count, common, own in close]
+    sums = [_independent(count, common, specific, delta, 1) for _, count, common, specific in close]
     return [each for each in sums if each is not None]
 
 

@@ -20,8 +20,8 @@ DECAYS, LINKS = (
     (0.2, 0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99),
     (0.0, 0.5, 0.8, 0.9, 1.0),
 )
-# the least own variance of a term relative to the whole
-LEAST_OWN_OF_RING, LEAST_OWN_OF_LINE = 0.06, 0.01
+# the least specific variance of a term relative to the whole
+LEAST_SPECIFIC_OF_RING, LEAST_SPECIFIC_OF_LINE = 0.06, 0.01
 # steps between the factors of the loads of bins, and most runs of bins with one factor
 FACTORS, MOST_RUNS = 6, 10
 # angles of a spectrum, most normals of a term on a line, and the size of a covariance that a line may lack
@@ -31,11 +31,11 @@ LEFT_OUT = (0, 1, 3)
 # fewest bins of a ring with two normals a term
 LEAST_PAIRS = 4
 # weight of a larger variance of its own in the choice of a line
-OWN_PREFERENCE = 1e-4
+SPECIFIC_PREFERENCE = 1e-4
 
 
 class Ring(NamedTuple):
-    """The covariance common + s_i s_j variance R_ij + own 1{i = j}, where R is that of a Markov chain on a ring.
+    """The covariance common + s_i s_j variance R_ij + specific 1{i = j}, where R is that of a Markov chain on a ring.
 
     Attributes:
         decay: of the chain from bin to bin, and ``link`` from the last to the first. runs: the factors s with the
@@ -43,7 +43,7 @@ class Ring(NamedTuple):
     """
 
     common: float
-    own: float
+    specific: float
     matrix: Array
     decay: float
     variance: float
@@ -57,22 +57,22 @@ class Ring(NamedTuple):
 
 
 class Line(NamedTuple):
-    """The covariance common + that of a moving average + own 1{i = j}, of normals in a row with these loads."""
+    """The covariance common + that of a moving average + specific 1{i = j}, of normals in a row with these loads."""
 
     common: float
-    own: float
+    specific: float
     matrix: Array
     loads: tuple[float, ...]
 
 
 class Pairs(NamedTuple):
-    """The covariance common + that of load (z_i + z_{i + 1}) + own 1{i = j} on a ring of normals.
+    """The covariance common + that of load (z_i + z_{i + 1}) + specific 1{i = j} on a ring of normals.
 
     The last term has a ``share`` of the load on the first normal.
     """
 
     common: float
-    own: float
+    specific: float
     matrix: Array
     load: float
     share: float
@@ -103,7 +103,7 @@ def ring_above(row: Array, weights: Array) -> Ring | None:
     half, places = size // 2 + 1, np.arange(size)
     cosines = np.cos(2 * np.pi * np.outer(np.arange(half), places) / size)
     entries = np.stack([distances == k for k in range(1, half)], axis=1).astype(float)
-    least, best, value = LEAST_OWN_OF_RING * float(row[0]), None, math.inf
+    least, best, value = LEAST_SPECIFIC_OF_RING * float(row[0]), None, math.inf
     one = (places == 0).astype(float)
     for decay in DECAYS:
         chain = _correlations(decay, decay, size)
@@ -118,11 +118,11 @@ def ring_above(row: Array, weights: Array) -> Ring | None:
         eigenvalues = cosines @ (parts @ values[:3] - rest) - cosines @ (entries @ values[3:])
         margin = EIGENVALUE_ERROR * size**2 * (abs(float(row[0])) + float(values.sum()))
         common, more, variance = values[:3].tolist()
-        own = least + more + max(margin - float(eigenvalues.min()), 0.0)
+        specific = least + more + max(margin - float(eigenvalues.min()), 0.0)
         if variance > 0:
             part = variance * chain[np.abs(places[:, None] - places)]
-            whole = common + part + own * np.eye(size)
-            best, value = Ring(common, own, whole, decay, variance, decay, ((1.0, size),)), float(solution.fun)
+            whole = common + part + specific * np.eye(size)
+            best, value = Ring(common, specific, whole, decay, variance, decay, ((1.0, size),)), float(solution.fun)
     return best
 
 
@@ -146,7 +146,7 @@ def ring_below(gram: Array, weights: Array) -> Ring | None:
         common = np.array([float((1 / pair).max()) for pair, _, _ in rows[1:]])
         mean = np.array([float((weight * pair).sum()) for pair, _, weight in rows]) * np.where(places > 0, 2, 1)
         cost = np.array([float(weights.sum()), float(np.trace(weights))])
-        bounds = [(0, None), (LEAST_OWN_OF_RING * float(diagonal.min()), None), (0, None)]
+        bounds = [(0, None), (LEAST_SPECIFIC_OF_RING * float(diagonal.min()), None), (0, None)]
         for decay in DECAYS:
             for link in LINKS:
                 chain = _correlations(decay, link * decay, size)
@@ -158,15 +158,15 @@ def ring_below(gram: Array, weights: Array) -> Ring | None:
                 )  # fmt: skip
                 if solution.x is None or -solution.fun <= value or not solution.x[2] > 0:
                     continue
-                shared, own, variance = np.maximum(solution.x, 0.0).tolist()
-                whole = shared + pairs * variance * chain[apart] + own * np.eye(size)
+                shared, specific, variance = np.maximum(solution.x, 0.0).tolist()
+                whole = shared + pairs * variance * chain[apart] + specific * np.eye(size)
                 fit = float((gram / whole).min()) * (1 - size * PRODUCT_ERROR)
                 lengths = np.diff(np.concatenate([[0], changes, [size]])).tolist()
                 if fit < 0.999:
                     continue
                 runs = tuple(zip(factors[np.concatenate([[0], changes])].tolist(), lengths, strict=True))
                 value = -float(solution.fun)
-                best = Ring(fit * shared, fit * own, fit * whole, decay, fit * variance, link * decay, runs)
+                best = Ring(fit * shared, fit * specific, fit * whole, decay, fit * variance, link * decay, runs)
     return best
 
 
@@ -181,29 +181,29 @@ def pairs_of(gram: Array, weights: Array, sign: int) -> Pairs | None:
     least = float(choose(near))
     share = 1.0 if sign > 0 else min(float(gram[0, -1]) / max(least, 1e-300), 1.0)
     diagonal, last = float(choose(np.diagonal(gram)[:-1])), float(gram[-1, -1])
-    # common, own and the square of the load
+    # common, specific and the square of the load
     rows = np.array([[1.0, 0.0, 0.0], [1.0, 0.0, 1.0], [1.0, 0.0, share], [1.0, 1.0, 2.0], [1.0, 1.0, 1 + share**2]])
     target = np.array([float(choose(far)), least, float(gram[0, -1]), diagonal, last])
     cost = np.array([float(weights.sum()), float(np.trace(weights)), 0.0])
     cost[2] = 2 * cost[1] + 2 * float(np.diagonal(weights, 1).sum()) + 2 * share * float(weights[0, -1])
-    bounds = [(0, None), (LEAST_OWN_OF_LINE * diagonal, None), (0, None)]
+    bounds = [(0, None), (LEAST_SPECIFIC_OF_LINE * diagonal, None), (0, None)]
     solution = linprog(sign * cost, A_ub=-sign * rows, b_ub=-sign * target, bounds=bounds, method="highs")
     if solution.x is None or not solution.x[2] > 0:
         return None
-    common, own, square = np.maximum(solution.x, 0.0).tolist()
+    common, specific, square = np.maximum(solution.x, 0.0).tolist()
     # what the solver left open
     limit = max if sign > 0 else min
     common = limit(common, float(target[0]))
     square = limit(square, least - common, (target[2] - common) / max(share, 1e-300))
-    own = limit(own, diagonal - common - 2 * square, last - common - (1 + share**2) * square)
-    if min(own, square) <= 0:
+    specific = limit(specific, diagonal - common - 2 * square, last - common - (1 + share**2) * square)
+    if min(specific, square) <= 0:
         return None
-    whole = common + (own + 2 * square) * np.eye(size)
+    whole = common + (specific + 2 * square) * np.eye(size)
     whole += square * (np.abs(np.subtract.outer(np.arange(size), np.arange(size))) == 1)
     whole[0, -1] = whole[-1, 0] = common + share * square
-    whole[-1, -1] = common + own + (1 + share**2) * square
+    whole[-1, -1] = common + specific + (1 + share**2) * square
     fit = 1 + sign * size * PRODUCT_ERROR
-    return Pairs(fit * common, fit * own, fit * whole, math.sqrt(fit * square), share)
+    return Pairs(fit * common, fit * specific, fit * whole, math.sqrt(fit * square), share)
 
 
 def line_of(gram: Array, weights: Array, sign: int) -> Line | None:
@@ -235,7 +235,7 @@ def _line(row: Array, weights: Array, sign: int, count: int) -> Line | None:
     twice = np.append(1.0, np.full(size - 1, 2.0))
     mean = np.array([float(np.diagonal(weights, k).sum()) for k in range(size)]) * twice
     cosines = np.cos(np.outer(np.linspace(0, np.pi, ANGLES), np.arange(size))) * twice
-    one, least = np.eye(size), LEAST_OWN_OF_LINE * float(row[0])
+    one, least = np.eye(size), LEAST_SPECIFIC_OF_LINE * float(row[0])
     # c, d and the autocovariances, whose spectrum is not negative
     parts = np.stack([np.ones(size), one[0], *one[:count]], axis=1)
     constraint = np.block(
@@ -244,7 +244,7 @@ def _line(row: Array, weights: Array, sign: int, count: int) -> Line | None:
     target = np.concatenate([-sign * cosines @ (row - least * one[0]), np.zeros(ANGLES)])
     cost = np.concatenate([sign * (mean @ parts), np.zeros(size)]) / mean.max()
     # of two that are as good the one with more variance of its own needs fewer values
-    cost[1] -= OWN_PREFERENCE
+    cost[1] -= SPECIFIC_PREFERENCE
     free = [(0, None), (0, None), *[(None, None)] * count, (0, 0), *[(0, None)] * (size - 1)]
     solution = linprog(cost, A_ub=constraint, b_ub=target, bounds=free, method="highs")
     if solution.x is None:
@@ -256,8 +256,8 @@ def _line(row: Array, weights: Array, sign: int, count: int) -> Line | None:
     entries = np.maximum(solution.x[2 + count :], 0.0)[apart]
     margin = 2 * EIGENVALUE_ERROR * size**2 * float(np.abs(row).max() + np.abs(whole).max())
     lacking = max(margin - float(np.linalg.eigvalsh(sign * (whole - row[apart]) - entries)[0]), 0.0)
-    own = least + more + sign * lacking
-    return Line(common, own, whole + sign * lacking * one, tuple(loads.tolist())) if own > 0 else None
+    specific = least + more + sign * lacking
+    return Line(common, specific, whole + sign * lacking * one, tuple(loads.tolist())) if specific > 0 else None
 
 
 def _loads(covariances: Array) -> Array:

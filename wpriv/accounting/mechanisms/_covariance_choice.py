@@ -22,8 +22,8 @@ SAMPLE, LEAST_DRAWS, TILTS = 400_000, 4096, (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 
 WINDOW = 0.04
 # relative error allowed for an inner product, and for an eigenvalue relative to the trace
 PRODUCT_ERROR, EIGENVALUE_ERROR = 1e-12, 1e-12
-# steps of the splitting, its over-relaxation, and the least own variance of a term relative to the whole
-STEPS, RELAXATION, LEAST_OWN = 600, 1.7, 0.05
+# steps of the splitting, its over-relaxation, and the least specific variance of a term relative to the whole
+STEPS, RELAXATION, LEAST_SPECIFIC = 600, 1.7, 0.05
 
 
 class Pilot(NamedTuple):
@@ -74,7 +74,7 @@ def factored(gram: Array, weights: Array, factors: int, sign: int) -> Factored |
     """
     bins = len(gram)
     scale = float(np.trace(gram)) / bins
-    target, least = gram / scale, LEAST_OWN * np.diagonal(gram) / scale
+    target, least = gram / scale, LEAST_SPECIFIC * np.diagonal(gram) / scale
     vectors = np.linalg.eigh(gram)[1][:, ::-1][:, 1 : 1 + factors]
     cone = _Cone(bins, factors)
     parts = cone.parts(vectors)
@@ -91,18 +91,18 @@ def factored(gram: Array, weights: Array, factors: int, sign: int) -> Factored |
         step = RELAXATION * step + (1 - RELAXATION) * point
         point = cone.projected(step + dual)
         dual += step - point
-    common, core, own, entries = cone.split(point)
+    common, core, specific, entries = cone.split(point)
     eigenvalues, turned = np.linalg.eigh(core)
     loads = vectors @ (turned * np.sqrt(np.maximum(eigenvalues, 0)))
-    answer = Factored(common, loads, own + least)
+    answer = Factored(common, loads, specific + least)
     # what the iteration left open is added to the diagonal, and more than rounding
     margin = 2 * (EIGENVALUE_ERROR + PRODUCT_ERROR) * bins**2 * float(np.abs(answer.matrix).max() + target.max())
     gap = float(np.linalg.eigvalsh(sign * (answer.matrix - target) - entries)[0])
-    own = answer.own + sign * max(margin - gap, 0.0)
-    if own.min() <= 0:
+    specific = answer.specific + sign * max(margin - gap, 0.0)
+    if specific.min() <= 0:
         return None
     order = np.argsort(-np.abs(loads).max(axis=0), kind="stable")
-    return Factored(common * scale, loads[:, order] * math.sqrt(scale), own * scale)
+    return Factored(common * scale, loads[:, order] * math.sqrt(scale), specific * scale)
 
 
 class _Cone:
@@ -134,10 +134,10 @@ class _Cone:
         """c, B, d and the matrix N of a vector."""
         core, entries = np.zeros((self.factors, self.factors)), np.zeros((self.bins, self.bins))
         core[self.core_rows, self.core_columns] = x[1 : 1 + self.core] / self.core_lengths
-        own = x[1 + self.core : 1 + self.core + self.bins]
+        specific = x[1 + self.core : 1 + self.core + self.bins]
         start = 1 + self.core + self.bins
         entries[self.rows[self.off], self.columns[self.off]] = x[start : start + self.off.size] / math.sqrt(2)
-        return float(x[0]), core + np.triu(core, 1).T, own, entries + entries.T
+        return float(x[0]), core + np.triu(core, 1).T, specific, entries + entries.T
 
     def projected(self, x: Array) -> Array:
         """The nearest vector whose parts are all positive."""

@@ -103,7 +103,7 @@ def _on_tangent(load: float, place: float, height: float, other: float, sign: fl
 
 
 def _tangent_edges(load: float, touching: Array) -> Array:
-    """Where tangents that touch at these places meet, with the line of the height 1 before them."""
+    """[n] the places at which neighbouring tangents intersect; they touch at n places, after a line of height 1."""
     heights = np.append(1.0, ndtr(load - touching))
     tails, slopes = np.append(1.0, ndtr(-touching)), np.append(0.0, np.exp(load * touching - load**2 / 2))
     starts = heights - slopes * tails

@@ -72,7 +72,7 @@ LEAST_SCALE, LATTICE_SHARE = 1e-6, 0.3
 
 
 class _Cells(NamedTuple):
-    """Where the scales of terms, for values of their normals, lie among those of the rows."""
+    """Scales of terms at values of their normals, between rows: an index of a row, and the share of the next row."""
 
     row: np.ndarray
     share: Array
@@ -264,7 +264,7 @@ def _masses(step: _Step, offsets: list[Array], grid: Grid, least: float, width: 
             return None
         grid = grid._replace(size=size)
     # the sum over places of v |e_v| is at most the norm of v times that of e
-    norm = float(np.linalg.norm(np.maximum(grid.places, 1.0)))
+    norm, circle = float(np.linalg.norm(np.maximum(grid.places, 1.0))), grid.step * grid.size
     padding = np.zeros(grid.size // 2 + 1 - added.spectrum.size)
     values, errors, moved = np.zeros((len(masses), grid.size)), [], np.zeros(grid.size)
     for index, (each, beyond) in enumerate(zip(masses, rest, strict=True)):
@@ -272,8 +272,9 @@ def _masses(step: _Step, offsets: list[Array], grid: Grid, least: float, width: 
         values[index] = np.fft.irfft(np.append(spectrum * added.spectrum, padding), grid.size)
         if index == 0:
             moved = np.fft.irfft(np.append(spectrum * added.first, padding), grid.size)
-        errors.append(2 * float(beyond) + norm * missed + 2 * grid.step * grid.size * added.beyond)
-    # the mean of what is added is known as well as the masses, and less than 1
+        # a sum beyond the top may be taken for any place
+        errors.append((1 + circle / top) * float(beyond) + norm * missed + 2 * circle * added.beyond)
+    # the sum of errors of the mean of what is added is at most that of the errors of masses times places
     errors[0] = 2 * errors[0] + grid.step * added.rest
     return _Masses(grid, values, grid.step * moved, np.array(errors), added.far)
 
@@ -314,7 +315,7 @@ def chain_law(chain: Chain, bins: int, sign: int, delta: float) -> Law | None:
     places, mass = masses.grid.places[:count], np.maximum(masses.values[0], 0.0)
     if sign < 0:
         # e^x - 1 is at least x
-        rounding = terms * offset_rounding(chain.own, summed.reach, masses.grid)
+        rounding = terms * offset_rounding(chain.specific, summed.reach, masses.grid)
         low, high = (masses.values[1:] - masses.values[0]) / summed.rate + rounding * mass
         low, high = (low + masses.moved)[:count], (high - masses.moved)[:count]
         wrong = 3 * summed.error + masses.error[0] + float(masses.error.sum()) / summed.rate
@@ -348,7 +349,9 @@ def _summed(chain: Chain, bins: int, sign: int, delta: float, spread: float) -> 
     if sign > 0:
         # the mean over all bins is that over classes of so many (Theorem 9)
         bins = terms
-    shape = Factored(chain.common, np.full((bins, 1), math.sqrt(max(total - chain.own, 0.0))), np.full(bins, chain.own))
+    shape = Factored(
+        chain.common, np.full((bins, 1), math.sqrt(max(total - chain.specific, 0.0))), np.full(bins, chain.specific)
+    )
     grid = grid_of(shape, delta, spread)
     if grid is None:
         return None
@@ -374,14 +377,11 @@ Built = tuple[_Step, float, float]
 
 def _markov(ring: Ring, bins: int, sign: int, delta: float, grid: Grid) -> Built | None:
     """The step of a Markov chain on a ring, the error of the rule for its normals and what its nodes omit."""
-    decay, load, own = ring.decay, math.sqrt(ring.variance), ring.own
-    own -= lattice_variance(LATTICES[sign]) if sign < 0 else 0.0
-    if own <= ring.own / 2:
-        return None
+    decay, load, specific = ring.decay, math.sqrt(ring.variance), ring.specific
     largest = max(factor for factor, _ in ring.runs)
     square = (1 + ring.returning) / (1 - ring.returning)
     ratio, error = rule(bins, RULE_SHARE * delta, halved=False)
-    spacing = math.sqrt(ratio / ((1 + decay**2) / (1 - decay**2) + largest**2 * ring.variance / own))
+    spacing = math.sqrt(ratio / ((1 + decay**2) / (1 - decay**2) + largest**2 * ring.variance / specific))
     farthest = math.sqrt(-2 * math.log(CUT_SHARE * delta / bins))
     low, high = (math.ceil((farthest * math.sqrt(square) + move) / spacing) for move in (0.0, largest * load * square))
     if low + high + 1 > MAX_NODES:
@@ -390,10 +390,10 @@ def _markov(ring: Ring, bins: int, sign: int, delta: float, grid: Grid) -> Built
     inner, outer = ((nodes - 1) * spacing / math.sqrt(square) for nodes in (low, high))
     omitted = 4 * bins * float(ndtr(-inner) + ndtr(largest * load * math.sqrt(square) - outer))
     # what a term exceeds the grid by
-    total = largest**2 * ring.variance * square + ring.own
+    total = largest**2 * ring.variance * square + ring.specific
     omitted += float(ndtr((total / 2 - math.log(grid.step * grid.reach * bins)) / math.sqrt(total))) + 1e-30
     logs = [factor * load * y - factor**2 * ring.variance * square / 2 for factor, _ in ring.runs]
-    rows = _rows(np.concatenate(logs), own, bins, sign, grid, delta)
+    rows = _rows(np.concatenate(logs), specific, bins, sign, grid, delta)
     if len(rows.logs) * grid.size > MAX_TABLE:
         return None
     inside, closing = (_normal_kernel(y, each) * spacing for each in (decay, ring.link))
@@ -413,17 +413,19 @@ def _normal_kernel(y: Array, decay: float) -> Array:
     return np.asarray(np.exp(-((y - decay * y[:, None]) ** 2) / (2 * variance)) / math.sqrt(2 * math.pi * variance))
 
 
-def _rows(logs: Array, own: float, bins: int, sign: int, grid: Grid, delta: float) -> Rows:
+def _rows(logs: Array, specific: float, bins: int, sign: int, grid: Grid, delta: float) -> Rows:
     return (
-        rows_above(logs, own, bins, grid) if sign > 0 else rows_below(logs, own, bins, grid, RARE_SHARE * delta / bins)
+        rows_above(logs, specific, bins, grid)
+        if sign > 0
+        else rows_below(logs, specific, bins, grid, RARE_SHARE * delta / bins)
     )
 
 
 def _average(chain: Line | Pairs, bins: int, sign: int, delta: float, grid: Grid, frequencies: float) -> Built | None:
     """The step of a moving average of normals with few values, its error and what it omits of the mean."""
-    terms, own = len(chain.matrix), chain.own
-    lattice = min(LATTICES[sign], LATTICE_SHARE * math.sqrt(own))
-    own -= lattice_variance(lattice) if sign < 0 else 0.0
+    terms, specific = len(chain.matrix), chain.specific
+    lattice = min(LATTICES[sign], LATTICE_SHARE * math.sqrt(specific))
+    specific -= lattice_variance(lattice) if sign < 0 else 0.0
     if isinstance(chain, Pairs):
         loads, normals = np.array([chain.load, chain.share * chain.load]), 2
         matrices = RING_WORK[sign] / (frequencies * 2 * terms.bit_length())
@@ -431,7 +433,7 @@ def _average(chain: Line | Pairs, bins: int, sign: int, delta: float, grid: Grid
     else:
         loads, normals = np.array(chain.loads), len(chain.loads)
         count = min(int((LINE_WORK[sign] / ((terms + GATHERED) * frequencies)) ** (1 / normals)), MOST_VALUES["line"])
-    if count < LEAST_VALUES or own <= chain.own / 2 or (loads.min() < LEAST_LOAD and sign > 0):
+    if count < LEAST_VALUES or specific <= chain.specific / 2 or (loads.min() < LEAST_LOAD and sign > 0):
         return None
     # where a single term is as large as matters, all of its normals are about as large
     deep = math.sqrt(2 * math.log(bins / delta) / normals)
@@ -441,7 +443,9 @@ def _average(chain: Line | Pairs, bins: int, sign: int, delta: float, grid: Grid
         counts = [terms - 1, 1]
     else:
         scales, counts = [reduce(np.multiply.outer, values.factors)], [terms]
-    built = _scaled(scales, counts, values, lattice, sign, grid, lambda logs: _rows(logs, own, bins, sign, grid, delta))
+    built = _scaled(
+        scales, counts, values, lattice, sign, grid, lambda logs: _rows(logs, specific, bins, sign, grid, delta)
+    )
     if built is None:
         return None
     rows, cells, omitted = built

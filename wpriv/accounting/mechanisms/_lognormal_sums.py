@@ -46,20 +46,21 @@ PLACE_WORK = 4.0
 
 
 class Factored(NamedTuple):
-    """The covariance ``common`` + loads loads' + diag(own) of the logarithms of lognormal terms of mean 1.
+    """The covariance ``common`` + loads loads' + diag(specific) of the logarithms of lognormal terms of mean 1.
 
     Attributes:
-        common: variance of a factor of all terms. loads: [b, k] of k further factors. own: [b] variances of the rest.
+        common: variance of a factor of all terms. loads: [b, k] of k further factors. specific: [b] variances of the
+            independent rest, as in factor analysis.
     """
 
     common: float
     loads: Array
-    own: Array
+    specific: Array
 
     @property
     def matrix(self) -> Array:
         """[b, b] the covariance."""
-        return np.asarray(self.common + self.loads @ self.loads.T + np.diag(self.own))
+        return np.asarray(self.common + self.loads @ self.loads.T + np.diag(self.specific))
 
 
 class Nodes(NamedTuple):
@@ -79,7 +80,7 @@ def nodes_of(covariance: Factored, delta: float, most: float) -> Nodes | None:
 
     From four factors on every second node is enough. None if there are more than ``most``.
     """
-    known = (covariance.loads.T / covariance.own) @ covariance.loads
+    known = (covariance.loads.T / covariance.specific) @ covariance.loads
     information, turn = np.linalg.eigh(known)
     loads, factors = (covariance.loads @ turn)[:, ::-1], len(information)
     ratio, error = rule(factors, RULE_SHARE * delta, halved=factors >= HALVED)
@@ -135,9 +136,9 @@ class Grid(NamedTuple):
 
 def grid_of(covariance: Factored, delta: float, spread: float) -> Grid | None:
     """A grid for terms of the scale 1 / b that keeps masses of about delta; None where it is too large."""
-    bins, variances = len(covariance.own), (covariance.loads**2).sum(axis=1)
-    total = float((covariance.own + variances).max())
-    step = math.sqrt(6 * spread * float((covariance.own + variances / 2).mean())) / bins
+    bins, variances = len(covariance.specific), (covariance.loads**2).sum(axis=1)
+    total = float((covariance.specific + variances).max())
+    step = math.sqrt(6 * spread * float((covariance.specific + variances / 2).mean())) / bins
     # the log of a single term above which its share of the mean is far below delta
     deviations = math.sqrt(-2 * math.log(delta)) + 0.6
     reach = max(math.exp(min(deviations * math.sqrt(total) + total / 2, 300.0)) / bins, 2.0)
@@ -163,16 +164,16 @@ class Rows(NamedTuple):
     off: Array
 
 
-def rows_above(logs: Array, own: float, bins: int, grid: Grid) -> Rows:
+def rows_above(logs: Array, specific: float, bins: int, grid: Grid) -> Rows:
     """Terms that are divided between the two places around them."""
-    masses, beyond = _term_masses(np.exp(logs) * (1 + 1e-13), own, bins, grid.step, grid.reach)
+    masses, beyond = _term_masses(np.exp(logs) * (1 + 1e-13), specific, bins, grid.step, grid.reach)
     return Rows(logs, masses, beyond, np.zeros(len(logs)), np.zeros(len(logs)), np.zeros((len(logs), 1)))
 
 
-def rows_below(logs: Array, own: float, bins: int, grid: Grid, rare: float) -> Rows:
+def rows_below(logs: Array, specific: float, bins: int, grid: Grid, rare: float) -> Rows:
     """Terms that are put to the place nearest to them, and left out where they are rare."""
-    deviation, means_of = math.sqrt(own), np.exp(logs - math.log(bins))
-    largest = float(means_of.max()) * math.exp(TERM_DEVIATIONS * deviation + own / 2)
+    deviation, means_of = math.sqrt(specific), np.exp(logs - math.log(bins))
+    largest = float(means_of.max()) * math.exp(TERM_DEVIATIONS * deviation + specific / 2)
     places = np.arange(min(grid.reach, max(math.ceil(largest / grid.step), 4)) + 1)
     edges = np.log(grid.step * np.maximum(np.append(places, places[-1] + 1) - 0.5, 1e-300))[:, None]
     edges[0] = -np.inf
@@ -182,14 +183,14 @@ def rows_below(logs: Array, own: float, bins: int, grid: Grid, rare: float) -> R
     kept = (masses + bins * means > rare) & (masses > 1e-290)
     masses = np.where(kept, masses, 0.0)
     off = np.where(kept, means / np.where(kept, masses, 1.0) - grid.step * places, 0.0)
-    rounding = offset_rounding(own, len(places), grid)
+    rounding = offset_rounding(specific, len(places), grid)
     low, high = (np.maximum((sign * off).max(axis=1), 0) + rounding for sign in (-1, 1))
     return Rows(logs, masses, np.zeros(len(logs)), low, high, off)
 
 
-def offset_rounding(own: float, count: int, grid: Grid) -> float:
+def offset_rounding(specific: float, count: int, grid: Grid) -> float:
     """A bound of the rounding of the means of a term at so many places."""
-    return OFFSET_ROUNDINGS * UNIT_ROUNDOFF * (1 + math.sqrt(own)) * count**2 * grid.step
+    return OFFSET_ROUNDINGS * UNIT_ROUNDOFF * (1 + math.sqrt(specific)) * count**2 * grid.step
 
 
 def lattice_variance(lattice: float) -> float:
@@ -198,18 +199,18 @@ def lattice_variance(lattice: float) -> float:
     return (1.4 * math.expm1(lattice)) ** 2
 
 
-def _term_masses(scales: Array, own: float, bins: int, step: float, reach: int) -> tuple[Array, Array]:
+def _term_masses(scales: Array, specific: float, bins: int, step: float, reach: int) -> tuple[Array, Array]:
     """[b, m] masses above those of lognormal terms of mean scale / bins, divided between the places of a grid.
 
     The masses are second differences of the prices of calls, or of puts below the mean of a term, with the rounding of
     prices added. What lies beyond the last place moves down to it; also [b] the mean that is lost by this.
     """
-    deviation = math.sqrt(own)
-    largest = float(scales.max()) * math.exp(TERM_DEVIATIONS * deviation + own / 2) / bins
+    deviation = math.sqrt(specific)
+    largest = float(scales.max()) * math.exp(TERM_DEVIATIONS * deviation + specific / 2) / bins
     count = min(reach, max(math.ceil(largest / step), 4))
     strikes = step * np.arange(1, count + 1)
     mean = scales[:, None] / bins
-    upper = (np.log(mean / strikes) + own / 2) / deviation
+    upper = (np.log(mean / strikes) + specific / 2) / deviation
     sign = np.where(strikes < mean, -1.0, 1.0)
     of_mean, of_strike = mean * ndtr(sign * upper), strikes * ndtr(sign * (upper - deviation))
     prices = np.concatenate([np.zeros_like(mean), sign * (of_mean - of_strike)], axis=1)
@@ -391,11 +392,11 @@ def law_above(covariance: Factored, delta: float, eps: float, work: float) -> La
     Returns:
         The law; None where it takes more.
     """
-    bins, lattice, known = len(covariance.own), LATTICES[1], _known(covariance, delta, 1, work)
+    bins, lattice, known = len(covariance.specific), LATTICES[1], _known(covariance, delta, 1, work)
     if known is None:
         return None
     grid, nodes = known
-    rows = _rows(nodes.logs, covariance, lattice, grid, lambda logs, own: rows_above(logs, own, bins, grid))
+    rows = _rows(nodes.logs, covariance, lattice, grid, lambda logs, specific: rows_above(logs, specific, bins, grid))
     if rows is None:
         return None
     index, _ = on_lattice(nodes.logs, rows, lattice)
@@ -412,13 +413,17 @@ def law_below(covariance: Factored, delta: float, eps: float, work: float) -> La
 
     The arguments are those of ``law_above``.
     """
-    bins, lattice, known = len(covariance.own), LATTICES[-1], _known(covariance, delta, -1, work)
-    if known is None or covariance.own.min() <= 2 * lattice_variance(lattice):
+    bins, lattice, known = len(covariance.specific), LATTICES[-1], _known(covariance, delta, -1, work)
+    if known is None or covariance.specific.min() <= 2 * lattice_variance(lattice):
         return None
     grid, nodes = known
     less, rare = lattice_variance(lattice), RARE_SHARE * delta
     rows = _rows(
-        nodes.logs, covariance, lattice, grid, lambda logs, own: rows_below(logs, own - less, bins, grid, rare)
+        nodes.logs,
+        covariance,
+        lattice,
+        grid,
+        lambda logs, specific: rows_below(logs, specific - less, bins, grid, rare),
     )
     if rows is None:
         return None
@@ -437,7 +442,7 @@ def _known(covariance: Factored, delta: float, sign: int, work: float) -> tuple[
     """A grid for the terms, and the nodes of the factors, which may take so much work with it."""
     for spread in TERM_SPREADS[sign]:
         grid = grid_of(covariance, delta, spread)
-        most = 0.0 if grid is None else work / (PLACE_WORK * len(covariance.own) * grid.size)
+        most = 0.0 if grid is None else work / (PLACE_WORK * len(covariance.specific) * grid.size)
         nodes = nodes_of(covariance, delta, most)
         if grid is not None and nodes is not None:
             return grid, nodes
@@ -489,4 +494,4 @@ def _rows(
     if sum(counts) * grid.size > MAX_TABLE:
         return None
     lattices = (float(low) + lattice * np.arange(count) for low, count in zip(least, counts, strict=True))
-    return [make(scales, float(own)) for scales, own in zip(lattices, covariance.own, strict=True)]
+    return [make(scales, float(specific)) for scales, specific in zip(lattices, covariance.specific, strict=True)]

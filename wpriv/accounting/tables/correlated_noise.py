@@ -114,9 +114,10 @@ def _matrix(params: Params, text: str) -> _Matrix:
     matrix = file.matrix()
     singular = not np.all(np.diagonal(matrix))
     if len(matrix) != params.steps or singular:
-        found = f"{len(matrix)} rows{', and a zero on the diagonal' if singular else ''}"
-        wanted = f"an invertible matrix of bins x epochs = {params.steps} rows"
-        raise UsageError(f"{text}: {wanted} was wanted; found {found}")
+        rows = f"{len(matrix)} rows{', and a zero on the diagonal' if singular else ''}"
+        raise UsageError(
+            f"{text}: an invertible matrix of bins x epochs = {params.steps} rows was wanted; found {rows}"
+        )
     inverse = solve_triangular(matrix, np.eye(len(matrix)), lower=True)
     figures = file.computed()
     errors = np.linalg.norm(np.cumsum(inverse, axis=0), axis=1)
