@@ -108,7 +108,8 @@ def strategy(text: str, steps: int = 0, separation: int = 1, participations: int
     commas: ``n=1000`` for the steps, ``loss=max`` for strategies that shall have the least largest error.
 
     Args:
-        text: name and options. steps: number of steps n, at most 8192; 0 where the text has it.
+        text: name and options; more bands than steps are as many as steps.
+        steps: number of steps n, at most 8192; 0 where the text has it.
         separation: the smallest distance of two steps in which a record takes part.
         participations: the largest number of such steps; 0 for no limit but the separation.
     Raises:
@@ -130,7 +131,7 @@ def strategy(text: str, steps: int = 0, separation: int = 1, participations: int
     if KINDS[kind].parameter in ("bands", "buffers"):
         most = MAX_BUFFERS if kind == "blt" else size if kind == "root" else MAX_STEPS
         if not (value == int(value) and (0 if kind == "root" else 1) <= value <= most):
-            raise UsageError(f"{text}: wanted {KINDS[kind].parameter} from 1 to {min(most, size)}; found {value:g}")
+            raise UsageError(f"{text}: wanted {KINDS[kind].parameter} from 1 to {most}; found {value:g}")
         value = min(value, size)
     elif kind == "lambda" and not 0 <= value < 1:
         raise UsageError(f"{text}: lambda is a number from 0 to below 1; found {value:g}")

@@ -153,6 +153,13 @@ def test_a_parameter_keeps_its_digits_in_what_runs_and_is_accounted_for(recipe):
     assert plan.recursion.draws[1] / plan.recursion.draws[0] == -0.123456789
 
 
+def test_a_name_alone_is_the_strategy(recipe):
+    named, given = (
+        train.recipe_of(recipe, changes={"privacy.noise": noise}) for noise in ("lambda:0.5", {"strategy": "lambda:0.5"})
+    )
+    assert named == given
+
+
 def test_a_network_of_ones_own_takes_noise_as_a_keyword(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = wpriv.train(torch.nn.Linear(4, 3), records(), test=records(), progress=False, **LOOP)
@@ -166,6 +173,7 @@ def test_a_network_of_ones_own_takes_noise_as_a_keyword(tmp_path, monkeypatch):
         ({"privacy.noise": {"strategy": "lamda"}}, "no strategy called 'lamda'; did you mean 'lambda'"),
         ({"privacy.noise": {"strategy": "lambda", "bands": 3}}, "lambda has no option 'bands'"),
         ({"privacy.noise": {"strategy": "lambda", "value": 1.5}}, "value: must be less than 1; found 1.5"),
+        ({"privacy.noise": "lamda:0.5"}, "no strategy called 'lamda'; did you mean 'lambda'"),
         ({"privacy.noise": {"stratgy": "lambda"}}, "unknown key 'stratgy'; did you mean 'strategy'"),
         ({"privacy.noise": {"strategy": "C.npy"}}, "takes a strategy by name"),
         ({"privacy.noise": {"strategy": "lambda:n=12"}}, "leave out n=12"),

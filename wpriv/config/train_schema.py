@@ -179,17 +179,18 @@ class Privacy(StrictModel):
     noise: NoiseForm = key(
         "rounded: float64 noise, rounded with the sum to a grid; exact: sums and noise without any "
         "floating-point error, so that the guarantee is about the numbers that are released "
-        "(one record at a time, slower); or a mapping with a strategy: noise that is correlated between steps, with "
-        "records that keep one bin (sampling: allocation)",
+        "(one record at a time, slower); or a strategy, such as lambda:0.9 or {strategy: lambda, value: 0.9}: noise that "
+        "is correlated between steps, with records that keep one bin (sampling: allocation)",
         "rounded",
     )
 
     @model_validator(mode="before")
     @classmethod
     def _in_bins(cls, values: object) -> object:
-        if isinstance(values, dict) and isinstance(values.get("noise"), dict):
-            return {"sampling": "allocation", **values}
-        return values
+        noise = values.get("noise") if isinstance(values, dict) else None
+        if isinstance(noise, str) and (":" in noise or noise in strategies.KINDS):
+            noise = {"strategy": noise}
+        return {"sampling": "allocation", **values, "noise": noise} if isinstance(noise, dict) else values
 
     @field_validator("sampling", mode="before")
     @classmethod
