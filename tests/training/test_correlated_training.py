@@ -155,7 +155,8 @@ def test_a_parameter_keeps_its_digits_in_what_runs_and_is_accounted_for(recipe):
 
 def test_a_name_alone_is_the_strategy(recipe):
     named, given = (
-        train.recipe_of(recipe, changes={"privacy.noise": noise}) for noise in ("lambda:0.5", {"strategy": "lambda:0.5"})
+        train.recipe_of(recipe, changes={"privacy.noise": noise})
+        for noise in ("lambda:0.5", {"strategy": "lambda:0.5"})
     )
     assert named == given
 

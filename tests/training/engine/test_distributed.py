@@ -29,8 +29,12 @@ from tests.training.engine.toys import weights
 from wpriv.training.engine import distributed
 distributed.join()
 assert distributed.size() == 2
+from wpriv.errors import Interrupted
 own = engine(Path({folder!r}), schedule(15, **{plan!r}), seed=4)
-own.run()
+try:
+    own.run(stop=lambda: "a test" if own.steps_done == {stop!r} else None)
+except Interrupted:
+    torch.distributed.barrier()  # the main process writes the checkpoint
 torch.save(weights(own), Path({folder!r}) / f"rank{{distributed.rank()}}.pt")
 distributed.leave()
 """
@@ -96,10 +100,10 @@ distributed.leave()
 """
 
 
-def together(folder: Path, **plan: object) -> None:
-    """Runs the toy in two processes."""
+def together(folder: Path, stop: int | None = None, **plan: object) -> None:
+    """Runs the toy in two processes, all of its steps or those until a stop."""
     folder.mkdir()
-    run_two(SCRIPT.format(root=str(ROOT), folder=str(folder), plan=plan))
+    run_two(SCRIPT.format(root=str(ROOT), folder=str(folder), plan=plan, stop=stop))
 
 
 def run_two(script: str) -> None:
@@ -137,6 +141,18 @@ def test_two_processes_end_with_the_weights_of_one(tmp_path, plan):
     assert torch.allclose(
         torch.cat([w.reshape(-1) for w in checkpoint.load(tmp_path / "two" / MODEL)["weights"].values()]), first
     )
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
+@pytest.mark.parametrize("strategy", ["lambda:0.9", "banded:3"])
+def test_one_process_goes_on_with_the_correlated_noise_of_two(tmp_path, strategy):
+    single = engine(tmp_path / "one", schedule(15, strategy=strategy), seed=4)
+    single.run()
+    together(tmp_path / "two", stop=5, strategy=strategy)
+    rest = engine(tmp_path / "two", schedule(15, strategy=strategy), seed=4, resume=True)
+    rest.run()
+    assert torch.allclose(weights(rest), weights(single), atol=1e-5)
+    assert len(ledger.entries(tmp_path / "two" / LEDGER)) == 15
 
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed")
