@@ -326,24 +326,35 @@ class Search:
         return min(max(self.unknown.x(u), low), high)
 
     def _beyond(self, refused: float, probes: int, rtol: float) -> tuple[float, float | None] | None:
-        """Find by bisection a value beyond a refused one that meets the target, as ``_bracket`` does; else None."""
+        """Find a value beyond a refused one that meets the target, as ``_bracket`` does; else None.
+
+        From a value that is not refused on it follows the chord of the lower ends, or halves where there is none.
+        """
         unknown, end = self.unknown, len(self.seen) + probes
         low = self._below(refused, Outcome.MISSES, Outcome.OPEN)
-        high, step = refused, max(0.1, 2 * rtol)
+        high, step, toward = refused, max(0.1, 2 * rtol), 0
         while not (unknown.at_end(high, -1) if low is None else self._close(high, low, rtol)):
             if len(self.seen) >= end:
                 return None
             x = unknown.moved(high, step, -1)
             if low is not None:
-                x = self._inside(high, low, (unknown.u(high) + unknown.u(low)) / 2)
+                # slightly beyond the zero of the chord, in turn on both sides of it, so that both values come near
+                u = self._zero_of_floors(high, low) + 0.4 * rtol * toward if toward else None
+                x = self._inside(high, low, (unknown.u(high) + unknown.u(low)) / 2 if u is None else u)
             outcome = self.at(x).outcome
             if outcome is Outcome.MEETS:
                 return self._descended(x, step) if low is None else (x, low)
             if outcome is Outcome.REFUSED:
-                high, step = x, 2 * step
+                high, step, toward = x, 2 * step, -1 if low is not None else 0
             else:
-                low = x
+                low, toward = x, +1
         return None
+
+    def _zero_of_floors(self, high: float, low: float) -> float:
+        """u where the chord of the lower ends meets the target; in the middle where they do not enclose it."""
+        u_high, u_low, f_high, f_low = self.unknown.u(high), self.unknown.u(low), self.at(high).floor, self.at(low).floor
+        enclosed = f_high < 0 < f_low and math.isfinite(f_low - f_high)
+        return u_high + (u_low - u_high) * (f_high / (f_high - f_low) if enclosed else 0.5)
 
     def _descended(self, good: float, step: float) -> tuple[float, float | None]:
         """Descend from ``good`` to the last value that meets the target, and the first that is not known to, if any."""

@@ -451,13 +451,15 @@ def _guess(unknown: Unknown, at: Callable[[float], Process], target: Target) -> 
         return unknown.clamp(unknown.unit * total / max(mu_squared(unknown.unit), 1e-300))
     if unknown.privacy_direction < 0:
         return unknown.clamp(math.sqrt(total / max(mu_squared(1.0), 1e-300)))
-    value = 1.0
+    value, low, high = 1.0, 0.0, math.inf
     for _ in range(60):
         # chi^2 falls like 1 / value^2 where it is small, and exponentially where it is large
         ratio = mu_squared(value) / total
+        low, high = (value, high) if ratio > 1 else (low, value)
         move = 0.5 * math.log(min(max(ratio, 1e-300), 1e300))
         move = min(max(move, -7.0), 0.7 if ratio > 1e3 else 7.0)
-        value = unknown.clamp(value * math.exp(move))
+        aim = value * math.exp(move)
+        value = unknown.clamp(aim if low <= aim <= high else math.sqrt(low * high))
         if abs(move) < 1e-3:
             break
     return value
