@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from wpriv import spec
 from wpriv.cli import flags
@@ -13,46 +13,32 @@ if TYPE_CHECKING:
     from wpriv.accounting.build_process import DescribedProcess
     from wpriv.core.guarantee import Guarantee
 
-Curve = Annotated[
-    bool,
-    switch(
-        "--curve",
-        "Print 41 points of the privacy curve, up to --eps or down to --delta (default 1e-10); "
-        "--curve tradeoff prints that of false-positive and false-negative rates, down to --fpr.",
-    ),
-]
-Mu = Annotated[bool, switch("--mu", "Give mu of Gaussian DP, for false-positive and -negative rates down to --fpr.")]
-Fpr = Annotated[flags.Text, option("X", "With --mu or --curve tradeoff: the smallest rate (default 1e-9).", "--fpr")]
 TRADE_OFF = ("tradeoff", "trade-off")
-MaxEps = Annotated[
-    flags.Text,
-    option("X", "Exit with 1 where eps exceeds X; only guarantees of (eps, delta)-DP can pass.", "--max-eps"),
-]
-Adaptive = Annotated[
-    bool,
-    switch(
-        "--adaptive", "Give the guarantee that holds if noise, rates or the number of steps depend on earlier outputs."
-    ),
-]
 
 
 @flags.with_job
 def command(
     job: flags.Job,
-    words: flags.Words = None,
-    history: flags.History = None,
-    observed: flags.Observed = None,
-    curve: Curve = False,
-    mu: Mu = False,
-    fpr: Fpr = None,
-    max_eps: MaxEps = None,
-    adaptive: Adaptive = False,
-    certificate: flags.Certificate = None,
-    repeats: flags.Repeats = None,
-    as_json: flags.Json = False,
-    as_csv: flags.Csv = False,
-    quiet: flags.Quiet = False,
-    explain: flags.Explain = False,
+    words: list[str] | None = flags.WORDS,
+    history: flags.Text = flags.HISTORY,
+    observed: flags.Text = flags.OBSERVED,
+    curve: bool = switch(
+        "--curve",
+        "Print 41 points of the privacy curve, up to --eps or down to --delta (default 1e-10); "
+        "--curve tradeoff prints that of false-positive and false-negative rates, down to --fpr.",
+    ),
+    mu: bool = switch("--mu", "Give mu of Gaussian DP, for false-positive and -negative rates down to --fpr."),
+    fpr: flags.Text = option("X", "With --mu or --curve tradeoff: the smallest rate (default 1e-9)."),
+    max_eps: flags.Text = option("X", "Exit with 1 where eps exceeds X; only guarantees of (eps, delta)-DP can pass."),
+    adaptive: bool = switch(
+        "--adaptive", "Give the guarantee that holds if noise, rates or the number of steps depend on earlier outputs."
+    ),
+    certificate: str | None = flags.CERTIFICATE,
+    repeats: flags.Text = flags.REPEATS,
+    as_json: bool = flags.JSON,
+    as_csv: bool = flags.CSV,
+    quiet: bool = flags.QUIET,
+    explain: bool = flags.EXPLAIN,
 ) -> None:
     """Compute the privacy cost of a process: eps at --delta, delta at --eps, or the whole curve.
 

@@ -2,48 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from wpriv import spec
 from wpriv.cli import flags
 from wpriv.cli.parsing import option, switch
 from wpriv.errors import UsageError
 
-Classical = Annotated[
-    bool, switch("--compare-classical", "For Gaussian and Laplace noise: add what older formulas ask for.")
-]
-Adaptive = Annotated[
-    bool, switch("--adaptive", "With --history: the further steps are decided from what the history showed.")
-]
-Advantage = Annotated[
-    flags.Text,
-    option("X", "Target in place of eps and delta: TPR - FPR of any membership attack at most X.", "--advantage"),
-]
-Tpr = Annotated[flags.Text, option("X", "Target: TPR of any membership attack at most X, at the rate --fpr.", "--tpr")]
-Fpr = Annotated[flags.Text, option("Y", "The false-positive rate of --tpr, or the smallest of --mu (1e-9).", "--fpr")]
-Mu = Annotated[
-    flags.Text,
-    option("X", "Target: mu of Gaussian DP at most X, for error rates of at least --fpr.", "--mu", "--max-mu"),
-]
-
 
 @flags.with_job
 def command(
     job: flags.Job,
-    words: flags.Words = None,
-    history: flags.History = None,
-    adaptive: Adaptive = False,
-    repeats: flags.Repeats = None,
-    advantage: Advantage = None,
-    tpr: Tpr = None,
-    fpr: Fpr = None,
-    max_mu: Mu = None,
-    compare_classical: Classical = False,
-    certificate: flags.Certificate = None,
-    as_json: flags.Json = False,
-    as_csv: flags.Csv = False,
-    quiet: flags.Quiet = False,
-    explain: flags.Explain = False,
+    words: list[str] | None = flags.WORDS,
+    history: flags.Text = flags.HISTORY,
+    adaptive: bool = switch(
+        "--adaptive", "With --history: the further steps are decided from what the history showed."
+    ),
+    repeats: flags.Text = flags.REPEATS,
+    advantage: flags.Text = option(
+        "X", "Target in place of eps and delta: TPR - FPR of any membership attack at most X."
+    ),
+    tpr: flags.Text = option("X", "Target: TPR of any membership attack at most X, at the rate --fpr."),
+    fpr: flags.Text = option("Y", "The false-positive rate of --tpr, or the smallest of --mu (1e-9)."),
+    max_mu: flags.Text = option(
+        "X", "Target: mu of Gaussian DP at most X, for error rates of at least --fpr.", "--mu", "--max-mu"
+    ),
+    compare_classical: bool = switch(
+        "--compare-classical", "For Gaussian and Laplace noise: add what older formulas ask for."
+    ),
+    certificate: str | None = flags.CERTIFICATE,
+    as_json: bool = flags.JSON,
+    as_csv: bool = flags.CSV,
+    quiet: bool = flags.QUIET,
+    explain: bool = flags.EXPLAIN,
 ) -> None:
     """Solve for the least noise that meets a target, or for the largest n or rate.
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from wpriv.cli import flags
 from wpriv.cli.parsing import OUTPUT, RESULTS, option, switch
@@ -16,64 +16,37 @@ if TYPE_CHECKING:
     from wpriv.config.recipe import Recipe
 
 
-Sweep = Annotated[
-    list[str] | None,
-    option(
-        "NAME=VALUES",
-        "An axis: n=64,256 or eps=linspace:0,4,81 (geomspace, powers); also of epochs, batch, mech, ...",
-        "--sweep",
+@flags.with_job
+def command(
+    job: flags.Job,
+    words: list[str] | None = flags.WORDS,
+    history: flags.Text = flags.HISTORY,
+    observed: flags.Text = flags.OBSERVED,
+    repeats: flags.Text = flags.REPEATS,
+    sweep: list[str] | None = option(
+        "NAME=VALUES", "An axis: n=64,256 or eps=linspace:0,4,81 (geomspace, powers); also of epochs, batch, mech, ..."
     ),
-]
-Figure = Annotated[str | None, option("NAME", "The figure to draw instead of the default one.", "--figure")]
-Out = Annotated[
-    Path | None, option("DIR", "Folder of the results (a recipe's default: results/<name>).", "--out", group=RESULTS)
-]
-Quick = Annotated[bool, switch("--quick", "Apply the recipe's quick overrides: a small grid.")]
-Fresh = Annotated[bool, switch("--fresh", "Compute again, replacing the results in DIR.", RESULTS)]
-Why = Annotated[
-    bool, switch("--why", "Show one job under every interpretation, with the assumption that changes each number.")
-]
-Order = Annotated[
-    bool,
-    switch(
+    figure: str | None = option("NAME", "The figure to draw instead of the default one."),
+    out: Path | None = option("DIR", "Folder of the results (a recipe's default: results/<name>).", group=RESULTS),
+    quick: bool = switch("--quick", "Apply the recipe's quick overrides: a small grid."),
+    fresh: bool = switch("--fresh", "Compute again, replacing the results in DIR.", RESULTS),
+    why: bool = switch(
+        "--why", "Show one job under every interpretation, with the assumption that changes each number."
+    ),
+    order: bool = switch(
         "--order",
         "Tell which of two processes is more private: RECIPE and B are then recipes of kind budget, "
         "guarantees (--json), folders of trainings, or words such as 'gauss sigma=4 n=10'.",
     ),
-]
-Strategies = Annotated[
-    bool,
-    switch(
+    strategies: bool = switch(
         "--strategies",
-        "Compare strategies of correlated noise, the arguments (banded:4 blt:3 ...), by the error of their prefix sums "
-        "at equal eps, for --bins steps an epoch and --epochs; at equal noise with --sigma.",
+        "Compare strategies of correlated noise, the arguments (banded:4 blt:3 ...), by the error of their prefix "
+        "sums at equal eps, for --bins steps an epoch and --epochs; at equal noise with --sigma.",
     ),
-]
-Within = Annotated[
-    flags.Text, option("X", "With --order: relative difference of equal curves (default 0.01).", "--within")
-]
-Quiet = Annotated[bool, switch("--quiet", "Print no table, only write files and set the exit code.", OUTPUT)]
-
-
-@flags.with_job
-def command(
-    job: flags.Job,
-    words: flags.Words = None,
-    history: flags.History = None,
-    observed: flags.Observed = None,
-    repeats: flags.Repeats = None,
-    sweep: Sweep = None,
-    figure: Figure = None,
-    out: Out = None,
-    quick: Quick = False,
-    fresh: Fresh = False,
-    why: Why = False,
-    order: Order = False,
-    strategies: Strategies = False,
-    within: Within = None,
-    as_json: flags.Json = False,
-    as_csv: flags.Csv = False,
-    quiet: Quiet = False,
+    within: flags.Text = option("X", "With --order: relative difference of equal curves (default 0.01)."),
+    as_json: bool = flags.JSON,
+    as_csv: bool = flags.CSV,
+    quiet: bool = switch("--quiet", "Print no table, only write files and set the exit code.", OUTPUT),
 ) -> None:
     """Compare accountants over a grid; one job under every interpretation (--why); two processes (--order); or
     strategies of correlated noise (--strategies).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from wpriv.cli import catalog, flags, output
 from wpriv.cli.parsing import COMMANDS, MAX_WIDTH, argument, fill, section, width
@@ -15,11 +15,15 @@ if TYPE_CHECKING:
     from wpriv.cli.catalog import Entry
 
 SCHEMA = "wpriv.list/1"
-Word = Annotated[flags.Text, argument("KIND", "A kind of names (wpriv list shows them), or a name of any kind.")]
-Name = Annotated[flags.Text, argument("NAME", "One name of the kind: its parameters, source and meaning.")]
 
 
-def command(kind: Word = None, name: Name = None, as_json: flags.Json = False) -> None:
+def command(
+    kind: flags.Text = argument(
+        "KIND", "A kind of names (wpriv list shows them), or a name of any kind.", default=None
+    ),
+    name: flags.Text = argument("NAME", "One name of the kind: its parameters, source and meaning.", default=None),
+    as_json: bool = flags.JSON,
+) -> None:
     """List what can be named: mechanisms, accountants, samplings, models, data sets, recipes, ...; or describe one.
 
     Plug-ins of other installed packages are among them.

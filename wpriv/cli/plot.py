@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from wpriv.cli.parsing import argument, option
 from wpriv.errors import UsageError
 
 
 def command(
-    sources: Annotated[
-        list[Path],
-        argument(
-            "DIR|TABLE.CSV...",
-            "A results folder of compare, train or release, or one table; or several folders, for one figure of all.",
-        ),
-    ],
-    figure: Annotated[str | None, option("NAME", "Draw this figure instead of the recipe's.")] = None,
-    formats: Annotated[
-        str, option("LIST", "Formats of the files, separated by commas: png, pdf, svg.", "--format")
-    ] = "png",
-    style: Annotated[
-        str,
-        option(
-            "NAME", "screen; dark, for dark pages; or paper: 8 point type, its titles in FIGURE.txt for the caption."
-        ),
-    ] = "screen",
-    columns: Annotated[
-        int | None, option("1|2", "Width of a figure for a paper: one column (85 mm, the default) or two (175 mm).")
-    ] = None,
-    out: Annotated[Path | None, option("DIR", "Folder of the files (default: the table's).")] = None,
+    sources: list[Path] = argument(
+        "DIR|TABLE.CSV...",
+        "A results folder of compare, train or release, or one table; or several folders, for one figure of all.",
+    ),
+    figure: str | None = option("NAME", "Draw this figure instead of the recipe's."),
+    formats: str = option(
+        "LIST", "Formats of the files, separated by commas: png, pdf, svg.", "--format", default="png"
+    ),
+    style: str = option(
+        "NAME",
+        "screen; dark, for dark pages; or paper: 8 point type, its titles in FIGURE.txt for the caption.",
+        default="screen",
+    ),
+    columns: int | None = option(
+        "1|2", "Width of a figure for a paper: one column (85 mm, the default) or two (175 mm)."
+    ),
+    out: Path | None = option("DIR", "Folder of the files (default: the table's)."),
 ) -> None:
     """Draw saved results again, without computing.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from wpriv.cli import flags, output
 from wpriv.cli.parsing import argument, option, switch
@@ -16,40 +16,27 @@ if TYPE_CHECKING:
     from wpriv.verify.prove import Proof
 
 SCHEMA = "wpriv.verification/1"
-Words = Annotated[
-    list[str] | None,
-    argument(
-        "FILE|RUN-DIR|RECIPE",
-        "A certificate, a guarantee (--json), a training, or a recipe of kind verify; with --claim also a "
-        "recipe of kind budget, or words such as 'gauss sigma=4 n=10'; - is standard input.",
-    ),
-]
-Width = Annotated[
-    str | None, option("X", "Move the claimed ends outwards by this share before proving them.", "--width")
-]
-ClaimText = Annotated[
-    str | None,
-    option(
-        "CLAIM",
-        "Decide this claim about a process: eps=3,delta=1e-5; eps=1 (pure DP); mu=1; mu=1,fpr=1e-9; rho=0.5; or "
-        "xi=0.1,rho=0.5.",
-        "--claim",
-    ),
-]
-Why = Annotated[bool, switch("--why", "With --claim: decide it under every interpretation of the flags.")]
-Seed = Annotated[str | None, option("N", "With --claim: seed of the simulation (default 0).", "--seed")]
 
 
 @flags.with_job
 def command(
     job: flags.Job,
-    words: Words = None,
-    history: flags.History = None,
-    claim: ClaimText = None,
-    why: Why = False,
-    seed: Seed = None,
-    width: Width = None,
-    as_json: flags.Json = False,
+    words: list[str] | None = argument(
+        "FILE|RUN-DIR|RECIPE",
+        "A certificate, a guarantee (--json), a training, or a recipe of kind verify; with --claim also a "
+        "recipe of kind budget, or words such as 'gauss sigma=4 n=10'; - is standard input.",
+        default=None,
+    ),
+    history: flags.Text = flags.HISTORY,
+    claim: str | None = option(
+        "CLAIM",
+        "Decide this claim about a process: eps=3,delta=1e-5; eps=1 (pure DP); mu=1; mu=1,fpr=1e-9; rho=0.5; or "
+        "xi=0.1,rho=0.5.",
+    ),
+    why: bool = switch("--why", "With --claim: decide it under every interpretation of the flags."),
+    seed: str | None = option("N", "With --claim: seed of the simulation (default 0)."),
+    width: str | None = option("X", "Move the claimed ends outwards by this share before proving them."),
+    as_json: bool = flags.JSON,
 ) -> None:
     """Re-prove the ends of a certificate by an independent program, or decide a claim about a process (--claim).
 
