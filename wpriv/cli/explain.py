@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from wpriv.cli import flags, output
-from wpriv.cli.parsing import option
+from wpriv.cli.parsing import argument, option
 
 if TYPE_CHECKING:
     from wpriv.accounting.claims.explain import Explanation
 
 
 def command(
-    words: list[str] | None = typer.Argument(
-        None,
-        metavar="WHAT...",
-        help="eps=3,delta=1e-5; eps=1 (pure DP); mu=1; rho=0.5 (zCDP); xi=0.1,rho=0.5; a folder of a training or a "
+    words: list[str] | None = argument(
+        "WHAT...",
+        "eps=3,delta=1e-5; eps=1 (pure DP); mu=1; rho=0.5 (zCDP); xi=0.1,rho=0.5; a folder of a training or a "
         "release, a history, or words.",
+        default=None,
     ),
     eps: flags.Text = option("X", "Instead of WHAT: the eps of a guarantee, with --delta."),
     delta: flags.Text = option(

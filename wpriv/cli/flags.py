@@ -10,8 +10,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import typer
-
 from wpriv import spec
 from wpriv.cli import parsing
 from wpriv.cli.parsing import OUTPUT, expand_record, switch
@@ -106,11 +104,11 @@ def option(name: str) -> Any:
     return parsing.option(about["metavar"], text, group=about["group"])
 
 
-WORDS = typer.Argument(
-    None,
-    metavar="RECIPE|STEPS",
-    help="Instead of flags: a recipe, by its path or its name, such as plc/fig7-dpsgd, or - for standard input; or "
+WORDS = parsing.argument(
+    "RECIPE|STEPS",
+    "Instead of flags: a recipe, by its path or its name, such as plc/fig7-dpsgd, or - for standard input; or "
     "a process in words, such as gauss sigma=4 n=10 poisson 0.01 + laplace scale=20.",
+    default=None,
 )
 EPS = option("eps")
 DELTA = option("delta")
