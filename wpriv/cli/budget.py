@@ -11,7 +11,6 @@ from wpriv.errors import UsageError
 
 if TYPE_CHECKING:
     from wpriv.accounting.build_process import DescribedProcess
-    from wpriv.core.guarantee import Guarantee
 
 TRADE_OFF = ("tradeoff", "trade-off")
 
@@ -81,10 +80,14 @@ def command(
     )
     if mu and several and {"eps", "delta"} & question.keys():
         raise UsageError("--mu beside --eps or --delta is that of one accountant; give --accountant once")
+    from wpriv.accounting import budget, membership_figures
+    from wpriv.cli import guarantee_output
+
     if trade_off:
-        _print_trade_off(process, names[0], measure["fpr"], question.get("tol"), mode)
+        rows = membership_figures.trade_off_rows(process.process, names[0], measure["fpr"], question.get("tol"))
+        guarantee_output.print_trade_off(rows, process, names[0], mode)
     elif curve:
-        _print_curve(process, names[0], question, mode)
+        guarantee_output.print_curve(budget.along_eps(process, names[0], **question), mode)
     else:
         _print_answer(process, names, {**question, **measure, "adaptive": adaptive}, limit, mode, explain, certificate)
 
@@ -97,21 +100,6 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def _print_trade_off(process: DescribedProcess, name: str, fpr: float | None, tol: float | None, mode: str) -> None:
-    from wpriv.accounting import membership_figures
-    from wpriv.cli import guarantee_output
-
-    rows = membership_figures.trade_off_rows(process.process, name, fpr, tol)
-    guarantee_output.print_trade_off(rows, process, name, mode)
-
-
-def _print_curve(process: DescribedProcess, name: str, question: dict[str, Any], mode: str) -> None:
-    from wpriv.accounting import budget
-    from wpriv.cli import guarantee_output
-
-    guarantee_output.print_curve(budget.along_eps(process, name, **question), mode)
-
-
 def _print_answer(
     process: DescribedProcess,
     names: list[str],
@@ -121,7 +109,7 @@ def _print_answer(
     explain: bool,
     file: str | None,
 ) -> None:
-    from wpriv.accounting import budget, evaluate, plausibility
+    from wpriv.accounting import basis, budget, evaluate, plausibility
     from wpriv.cli import guarantee_output, output
 
     single = not flags.several(names)
@@ -139,7 +127,7 @@ def _print_answer(
         else plausibility.narrow_to_decide(process, answers.rows, limit, question.get("tol"))
     )
     rows = [evaluate.with_warnings(row, plausibility.plausibility_warnings(row, process.records)) for row in rows]
-    rows = [_explained(row) for row in rows] if explain else rows
+    rows = [row.with_extra(explain=basis.explain(row)) for row in rows] if explain else rows
 
     def show() -> None:
         if single:
@@ -151,9 +139,3 @@ def _print_answer(
     output.print_with_certificate(show, lambda: rows[0], file)
     if limit is not None:
         plausibility.check_max_eps(rows, limit)
-
-
-def _explained(row: Guarantee) -> Guarantee:
-    from wpriv.accounting.basis import explain
-
-    return row.with_extra(explain=explain(row))

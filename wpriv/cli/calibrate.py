@@ -48,6 +48,7 @@ def command(
 
     wpriv calibrate --mech gauss --advantage 0.1 --n 10 --quiet
     """
+    from wpriv.accounting import basis
     from wpriv.accounting.calibrate import calibrate
     from wpriv.cli import guarantee_output, output
 
@@ -61,20 +62,18 @@ def command(
             f"calibrate solves for one step; found {len(steps)} in words. Put those that ran before into a file of "
             f"--history, and leave the noise or n of the last one out"
         )
+    attacks = {"advantage": advantage, "tpr": tpr, "fpr": fpr, "max_mu": max_mu}
     if recipe is None:
-        numbers = flags.numbers(advantage=advantage, tpr=tpr, fpr=fpr, max_mu=max_mu)
-        arguments = {**job.described(), **job.question(), **numbers, "history": history, "repeats": repeats}
+        question = {**job.question(), **flags.numbers(**attacks), "history": history, "repeats": repeats}
+        arguments = {**job.described(), **question}
         arguments["accountant"] = job.accountant[0] if job.accountant else None
     else:
         from wpriv.accounting import load_recipe
 
-        attacks = {"advantage": advantage, "tpr": tpr, "fpr": fpr, "max_mu": max_mu}
         flags.no_flags(recipe, job, history=history, adaptive=adaptive, repeats=repeats, **attacks)
         arguments = load_recipe.calibrate(recipe)
     output.doing("calibrating")
     row = calibrate(**arguments, adaptive=adaptive, compare_classical=compare_classical).guarantee
     if explain:
-        from wpriv.accounting.basis import explain as explanation
-
-        row = row.with_extra(explain=explanation(row))
+        row = row.with_extra(explain=basis.explain(row))
     output.print_with_certificate(lambda: guarantee_output.print_guarantee(row, mode), lambda: row, certificate)
