@@ -10,7 +10,7 @@ from typing import Any
 
 from wpriv.config.document import Document, Key
 from wpriv.config.schema import Panel
-from wpriv.config.technique_schema import AVERAGE_PREFIX
+from wpriv.config.train_parts import AVERAGE_PREFIX
 from wpriv.config.train_schema import BATCH_MEAN, Train
 from wpriv.core import registry
 from wpriv.errors import MissingResource, UsageError

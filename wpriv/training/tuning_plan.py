@@ -17,8 +17,8 @@ from pathlib import Path
 from wpriv.accounting import best_of_runs, evaluate
 from wpriv.accounting.search import Unknown
 from wpriv.accounting.target import Target, solve_for
-from wpriv.config.grid_schema import Tune
 from wpriv.config.recipe import Recipe
+from wpriv.config.train_parts import Tune
 from wpriv.config.train_schema import Privacy
 from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.process import Process
