@@ -19,6 +19,8 @@ from wpriv.numerics.numbers import DIGITS, rounded
 MAX_EVALUATIONS = 120
 # evaluations spent beyond values without an answer, on less private values that may meet the target
 MAX_PROBES = 8
+# share of the distance from a refused value to one that misses the target, to which the border between them is found
+PART_BEYOND = 0.02
 # a move of half an e-fold or more towards privacy that raises the excess by more than this: it is not monotone
 FLAT = 1e-6
 # step through the values of a scan once the search is out of work, and the distance at which it then ends
@@ -165,7 +167,7 @@ class Search:
         """
         good, bad = self._bracket(guess, slope, rtol)
         while bad is not None:
-            good, bad = self._narrowed(good, bad, rtol)
+            good, bad = self._narrowed(good, bad, rtol, self._excess)
             if self.at(bad).outcome is not Outcome.REFUSED or probes <= 0 or self.is_out_of_work():
                 break
             before = len(self.seen)
@@ -282,29 +284,34 @@ class Search:
             before, at = (before, middle) if self._excess(ordered[middle]) <= 0 else (middle, at)
         return ordered[at], ordered[before] if before >= 0 else None
 
-    def _narrowed(self, good: float, bad: float, rtol: float) -> tuple[float, float]:
-        """Narrow by false position to a value that meets the target and one within ``rtol`` that is not known to."""
-        f_good, f_bad, last = self._excess(good), self._excess(bad), 0
-        while not (self._close(good, bad, rtol) or self._is_rough(good, bad)):
+    def _narrowed(
+        self, good: float, bad: float, rtol: float, end: Callable[[float], float], last: float = math.inf
+    ) -> tuple[float, float]:
+        """Narrow by false position to a value where ``end`` is at most 0 and one within ``rtol`` where it is above.
+
+        With so many evaluations it ends earlier.
+        """
+        f_good, f_bad, moved = end(good), end(bad), 0
+        while not (self._close(good, bad, rtol, end) or self._is_rough(good, bad) or len(self.seen) >= last):
             x = self._inside(good, bad, self._chord(good, bad, f_good, f_bad, rtol))
-            f = self._excess(x)
+            f = end(x)
             # halve the value of a side that did not move (the Illinois rule), so that both sides converge
             if f <= 0:
-                good, f_good, f_bad, last = x, f, f_bad / 2 if last == 1 else f_bad, 1
+                good, f_good, f_bad, moved = x, f, f_bad / 2 if moved == 1 else f_bad, 1
             else:
-                bad, f_bad, f_good, last = x, f, f_good / 2 if last == -1 else f_good, -1
+                bad, f_bad, f_good, moved = x, f, f_good / 2 if moved == -1 else f_good, -1
         return good, bad
 
     def _is_rough(self, good: float, bad: float) -> bool:
         return self.is_exhausted() or (self.is_out_of_work() and self._distance(good, bad) <= ROUGH)
 
-    def _close(self, good: float, bad: float, rtol: float) -> bool:
+    def _close(self, good: float, bad: float, rtol: float, end: Callable[[float], float]) -> bool:
         if self.unknown.beside(good, -1) == bad or good == bad:
             return True
         if self.unknown.whole and good * rtol < 1:
             return False
         width = self._distance(good, bad)
-        f_good, f_bad = self._excess(good), self._excess(bad)
+        f_good, f_bad = end(good), end(bad)
         if f_good <= 0 < f_bad and math.isfinite(f_good) and math.isfinite(f_bad) and width < 0.1:
             # within so short an interval the chord locates the root
             return width * f_good / (f_good - f_bad) <= rtol
@@ -328,33 +335,30 @@ class Search:
     def _beyond(self, refused: float, probes: int, rtol: float) -> tuple[float, float | None] | None:
         """Find a value beyond a refused one that meets the target, as ``_bracket`` does; else None.
 
-        From a value that is not refused on it follows the chord of the lower ends, or halves where there is none.
+        It looks between the refused values and those that miss the target by their lower ends.
         """
-        unknown, end = self.unknown, len(self.seen) + probes
+        unknown, last = self.unknown, len(self.seen) + probes
         low = self._below(refused, Outcome.MISSES, Outcome.OPEN)
-        high, step, toward = refused, max(0.1, 2 * rtol), 0
-        while not (unknown.at_end(high, -1) if low is None else self._close(high, low, rtol)):
-            if len(self.seen) >= end:
+        high, step = refused, max(0.1, 2 * rtol)
+        while low is None:
+            if unknown.at_end(high, -1) or len(self.seen) >= last:
                 return None
             x = unknown.moved(high, step, -1)
-            if low is not None:
-                # slightly beyond the zero of the chord, in turn on both sides of it, so that both values come near
-                u = self._zero_of_floors(high, low) + 0.4 * rtol * toward if toward else None
-                x = self._inside(high, low, (unknown.u(high) + unknown.u(low)) / 2 if u is None else u)
             outcome = self.at(x).outcome
             if outcome is Outcome.MEETS:
-                return self._descended(x, step) if low is None else (x, low)
+                return self._descended(x, step)
             if outcome is Outcome.REFUSED:
-                high, step, toward = x, 2 * step, -1 if low is not None else 0
+                high, step = x, 2 * step
             else:
-                low, toward = x, +1
-        return None
+                low = x
+        rtol = max(rtol, PART_BEYOND * self._distance(refused, low))
+        high, low = self._narrowed(high, low, rtol, self._floor, last)
+        return (high, low) if self.at(high).outcome is Outcome.MEETS else None
 
-    def _zero_of_floors(self, high: float, low: float) -> float:
-        """u where the chord of the lower ends meets the target; in the middle where they do not enclose it."""
-        u_high, u_low, f_high, f_low = self.unknown.u(high), self.unknown.u(low), self.at(high).floor, self.at(low).floor
-        enclosed = f_high < 0 < f_low and math.isfinite(f_low - f_high)
-        return u_high + (u_low - u_high) * (f_high / (f_high - f_low) if enclosed else 0.5)
+    def _floor(self, x: float) -> float:
+        """ln(lower end / target); +inf where a narrow bracket holds the target, beyond which nothing meets it."""
+        reply = self.at(x)
+        return math.inf if reply.outcome is Outcome.OPEN else reply.floor
 
     def _descended(self, good: float, step: float) -> tuple[float, float | None]:
         """Descend from ``good`` to the last value that meets the target, and the first that is not known to, if any."""
