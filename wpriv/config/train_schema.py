@@ -179,8 +179,8 @@ class Privacy(StrictModel):
     noise: NoiseForm = key(
         "rounded: float64 noise, rounded with the sum to a grid; exact: sums and noise without any "
         "floating-point error, so that the guarantee is about the numbers that are released "
-        "(one record at a time, slower); or a strategy, such as lambda:0.9 or {strategy: lambda, value: 0.9}: noise that "
-        "is correlated between steps, with records that keep one bin (sampling: allocation)",
+        "(one record at a time, slower); or a strategy, such as lambda:0.9 or {strategy: lambda, value: 0.9}: noise "
+        "that is correlated between steps, with records that keep one bin (sampling: allocation)",
         "rounded",
     )
 
