@@ -11,8 +11,8 @@ import numpy as np
 
 from wpriv.errors import UsageError
 from wpriv.figures import _draw, _names, _palette
-from wpriv.figures._figure import Points, Row, Rows, figure
-from wpriv.figures._series import implied, swept, wide
+from wpriv.figures._declared import figure
+from wpriv.figures._draw import Points, Row, Rows, implied, swept, wide
 from wpriv.numerics.numbers import echo, text
 
 LETTER, LINE = 0.55, 1.7  # width of a letter and height of a line, of the size of type

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from wpriv.figures import _draw, _names, _palette
-from wpriv.figures._figure import Points, Rows, figure
+from wpriv.figures._declared import figure
+from wpriv.figures._draw import Points, Rows
 
 # not drawn: positions, and what is computed from training records without noise
 NOT_DRAWN = {"epoch", "step", "epsilon", "seconds", "loss", "clipped", "clip_norm", "seeds", "run"}
