@@ -62,7 +62,7 @@ def command(
     wpriv compare --mech gauss --sigma 4 --sampling poisson --rate 0.01 --delta 1e-4 --sweep n=1024,4096 --accountant
     pld --accountant rdp
     """
-    from wpriv.config import plain_words
+    from wpriv.config import plain_words, recipe_files
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet)
     source = {"history": history, "observed": observed, "repeats": repeats, "sweep": sweep, "figure": figure}
@@ -81,10 +81,11 @@ def command(
         return
     if len(words or ()) > 1 and all(plain_words.is_sentence(word) for word in words or ()):
         raise UsageError("found several processes: --order tells the more private of two; steps are joined by +")
-    if words and len(words) == 1 and _is_folder(words[0]):
+    folder = words[0] if words and len(words) == 1 else ""
+    if os.path.isdir(folder) or recipe_files.bare_folder(folder) in recipe_files.BANKS:
         from wpriv.cli import check
 
-        check.compare_checks(words[0], job, {**source, "out": out, "quick": quick, "fresh": fresh, "why": why}, mode)
+        check.compare_checks(folder, job, {**source, "out": out, "quick": quick, "fresh": fresh, "why": why}, mode)
         return
     recipe, steps, job = flags.subject(words, job, history=history)
     if why and recipe is None and not steps and not quick:
@@ -133,13 +134,6 @@ def _of_strategies(
     data: dict[str, object] = {"table": "correlated-noise", "params": params, "title": title}
     data["figure"] = flags.folded(figure) or "correlated-noise"
     return load_recipe.from_flags(data | ({"sweep": [load_recipe.sweep(text) for text in axes]} if axes else {}))
-
-
-def _is_folder(word: str) -> bool:
-    """Tell whether a word is a folder of files, or a shipped folder of recipes of kind check."""
-    from wpriv.config.recipe_files import BANKS, bare_folder
-
-    return os.path.isdir(word) or bare_folder(word) in BANKS
 
 
 def _loaded(

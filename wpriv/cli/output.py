@@ -206,15 +206,10 @@ def wrapped(text: str, hanging: int = 2, columns: int | None = None) -> list[str
     return textwrap.wrap(exponents(text), columns or width(), subsequent_indent=blanks, **_WHOLE_WORDS) or [""]
 
 
-def _console(stream: TextIO) -> Any:
-    from rich.console import Console
-
-    return Console(file=stream, force_terminal=True, highlight=False, markup=False, emoji=False)
-
-
-def _bars(*columns: Any) -> Progress:
+def _bars(*fields: str) -> Progress:
     """Return a display on standard error that vanishes when it stops, and does not redirect other output."""
-    from rich.progress import Progress
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     class Bars(Progress):
         def start(self) -> None:
@@ -228,17 +223,17 @@ def _bars(*columns: Any) -> Progress:
             if _watch is not None:
                 _watch.bars.discard(id(self))
 
-    return Bars(*columns, console=_console(sys.stderr), transient=True, redirect_stdout=False, redirect_stderr=False)
+    texts = map(TextColumn, ("{task.completed:.0f} of {task.total:.0f}", *fields))
+    columns = (TextColumn("{task.description}"), BarColumn(BAR_WIDTH), *texts, TimeRemainingColumn())
+    console = Console(file=sys.stderr, force_terminal=True, highlight=False, markup=False, emoji=False)
+    return Bars(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
 
 
 class Training:
     """Progress of trainings, a listener and meter of ``wpriv.training.progress``: a bar below lines that stay."""
 
     def __init__(self) -> None:
-        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-
-        count, field = TextColumn("{task.completed:.0f} of {task.total:.0f}"), TextColumn("{task.fields[eps]}")
-        self.bars = _bars(TextColumn("{task.description}"), BarColumn(BAR_WIDTH), count, field, TimeRemainingColumn())
+        self.bars = _bars("{task.fields[eps]}")
         self.task: TaskID | None = None
         self.sweep: TaskID | None = None
 
@@ -286,28 +281,18 @@ def counting(what: str) -> Iterator[Callable[[int, int], None] | None]:
     if not is_live(sys.stderr):
         yield None
         return
-    state = {"completed": 0, "total": 1}
-    with _delayed(what, state) as update:
-        yield lambda done, total: update(completed=done, total=total)
-
-
-@contextlib.contextmanager
-def _delayed(what: str, state: dict[str, Any]) -> Iterator[Callable[..., None]]:
-    """Start a bar after ``DELAY`` seconds in another thread, unless the work is done; yield its update function."""
+    state: dict[str, Any] = {"completed": 0, "total": 1}
     shown: list[tuple[Progress, TaskID]] = []
 
-    def start() -> None:
-        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-
-        count = TextColumn("{task.completed:.0f} of {task.total:.0f}")
-        bars = _bars(TextColumn("{task.description}"), BarColumn(BAR_WIDTH), count, TimeRemainingColumn())
+    def start() -> None:  # in another thread
+        bars = _bars()
         bars.start()
         shown.append((bars, bars.add_task(what, **state)))
 
-    def update(**values: Any) -> None:
-        state.update(values)
+    def update(done: int, total: int) -> None:
+        state.update(completed=done, total=total)
         for bars, task in shown:
-            bars.update(task, **values)
+            bars.update(task, completed=done, total=total)
 
     timer = threading.Timer(DELAY, start)
     timer.daemon = True

@@ -56,22 +56,21 @@ def command(
 
     wpriv privatize --data digits --mech local-laplace --radius 10 --eps 100 --out private.npz
     """
+    from wpriv.accounting import load_recipe
     from wpriv.training.local.privatize import privatize
 
     given = {
         **{"data": data, "mech": flags.folded(mech), "eps": eps, "delta": delta, "sigma": sigma, "scale": scale},
         **{"radius": radius, "center": center, "formula": formula, "nonnegative": nonnegative, "dct": dct},
         **{"quantile": quantile, "quantile_from": quantile_from, "public": public, "thresholds": thresholds},
-        **{
-            "limit": limit,
-            "array": array,
-            "header": header,
-            "public_labels": public_labels,
-            "dtype": dtype,
-            "seed": seed,
-        },
+        **{"limit": limit, "array": array, "header": header, "public_labels": public_labels},
+        **{"dtype": dtype, "seed": seed},
     }
-    arguments = _of_flags(given, param) if recipe is None else _of_recipe(recipe, given, param)
+    if recipe is None:
+        arguments = _of_flags(given, param)
+    else:
+        flags.no_flags(recipe, flags.Job(param=param), **given)
+        arguments = load_recipe.privatize(recipe)
     if out is None and not dry_run:
         raise UsageError("give --out FILE.npz for the noisy records, or --dry-run")
     if data_root is not None:
@@ -81,7 +80,7 @@ def command(
     _print(privatize(**arguments, out=out, dry_run=dry_run, say=partial(output.say, "note")), dry_run, as_json)
 
 
-def _of_flags(given: dict[str, Any], param: list[str] | None) -> dict[str, object]:
+def _of_flags(given: dict[str, Any], param: list[str] | None) -> dict[str, Any]:
     """The arguments that the flags give, the parameters of the data set's reader in their types."""
     from wpriv.training.list_data import typed
     from wpriv.training.local.privatize import privatize
@@ -95,14 +94,6 @@ def _of_flags(given: dict[str, Any], param: list[str] | None) -> dict[str, objec
     if not given["data"].lower().endswith(ENDINGS):  # a file has no reader, and its parameters are refused as such
         parameters = typed(given["data"].partition(":")[0], parameters) if parameters else {}
     return {key: value for key, value in given.items() if value is not None} | parameters
-
-
-def _of_recipe(recipe: str, given: dict[str, object], param: list[str] | None) -> dict[str, Any]:
-    """The arguments that a recipe gives; flags beside it that say the same things are refused."""
-    from wpriv.accounting import load_recipe
-
-    flags.no_flags(recipe, flags.Job(param=param), **given)
-    return load_recipe.privatize(recipe)
 
 
 def _print(result: Privatized, dry_run: bool, as_json: bool) -> None:

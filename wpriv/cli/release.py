@@ -172,7 +172,9 @@ def command(
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet)
     files, arguments = _declared(recipe, data, asked)
-    about = _expected(expect, dry_run)
+    about = flags.numbers(expect=expect)["expect"]
+    if about is not None and not (dry_run and about > 0):
+        raise UsageError("--expect is a number above 0, and needs --dry-run")
     if diagnose:
         _diagnose(files, arguments)
         return
@@ -235,13 +237,6 @@ def _refuse_beside(recipe: str, asked: Asked) -> None:
                 "write lists without blanks, as in --keys A,B"
             ) from None
     flags.no_flags(recipe, flags.Job(), **given)
-
-
-def _expected(expect: str | None, dry_run: bool) -> float | None:
-    about = flags.numbers(expect=expect)["expect"]
-    if about is not None and not (dry_run and about > 0):
-        raise UsageError("--expect is a number above 0, and needs --dry-run")
-    return about
 
 
 def _several(arguments: Json) -> bool:

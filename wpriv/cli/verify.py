@@ -168,10 +168,6 @@ def _value(proof: Proof) -> float:
     return float(proof.eps if _asked(proof)[0] == "eps" else proof.delta)
 
 
-def _side(proof: Proof) -> str:
-    return f"{_asked(proof)[0]} {'at most' if proof.upper else 'at least'}"
-
-
 def _end(proof: Proof) -> str:
     """The claim of one end, to six digits outwards."""
     name, at = _asked(proof)
@@ -195,6 +191,8 @@ def _finding(proof: Proof, digits: int = 12) -> str:
 
 def _fact(name: str, proof: Proof) -> tuple[str, str]:
     """One end with its exact number, the verdict, and what proves it; ``name`` is its accountant among several."""
+    quantity, at = _asked(proof)
     margin = "" if proof.margin is None else f", margin {proof.margin:.2g}"
-    about = f"{short(_value(proof))} at {_asked(proof)[1]}: {proof.verdict}, since {_finding(proof)}"
-    return f"{name} {_side(proof)}".lstrip(), f"{about} ({proof.method}{margin})"
+    about = f"{short(_value(proof))} at {at}: {proof.verdict}, since {_finding(proof)}"
+    label = f"{name} {quantity} {'at most' if proof.upper else 'at least'}".lstrip()
+    return label, f"{about} ({proof.method}{margin})"

@@ -219,7 +219,8 @@ def plain_document(document: Document) -> Document:
         names.update({(*path, key): name for key, name in here.items() if name != key})
         plain: dict[str, Any] = {here.get(key) or key: walk((*path, key), item) for key, item in value.items()}
         if own_sweeps and "sweep" in path[-2:]:
-            return _plain_axis(plain)
+            over = plain_key(str(plain.get("over")))
+            return {**plain, "over": over} if over in SWEPT else plain
         try:
             return _plain_values(path, plain)
         except UsageError as error:
@@ -269,11 +270,6 @@ def _names(path: Key, value: Mapping[str, object], kind: object) -> dict[str, st
     if path[-1:] == ("privacy",) and "noise_multiplier" in value and "sigma" not in value:
         names["noise_multiplier"] = "sigma"  # which is a multiple of the sensitivity there
     return names
-
-
-def _plain_axis(axis: dict[str, Any]) -> dict[str, Any]:
-    name = plain_key(str(axis.get("over")))
-    return {**axis, "over": name} if name in SWEPT else axis
 
 
 def _plain_values(path: Key, value: dict[str, Any]) -> dict[str, Any]:

@@ -198,7 +198,9 @@ class Privacy(StrictModel):
     @model_validator(mode="before")
     @classmethod
     def _in_bins(cls, values: object) -> object:
-        noise = values.get("noise") if isinstance(values, dict) else None
+        if not isinstance(values, dict):
+            return values
+        noise = values.get("noise")
         if isinstance(noise, str) and (":" in noise or noise in strategies.KINDS):
             noise = {"strategy": noise}
         return {"sampling": "allocation", **values, "noise": noise} if isinstance(noise, dict) else values
