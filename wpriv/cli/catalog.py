@@ -254,7 +254,6 @@ def parameter_names(kind: str, name: str) -> dict[str, str]:
 
 
 def _values(field: dataclasses.Field[Any]) -> str:
-    """The values that a parameter takes, in words."""
     from wpriv.core.parameters import type_words
 
     if choices := field.metadata.get("choices"):

@@ -98,7 +98,6 @@ def command(
 
 
 def _run(loaded: Recipe, out: Path | None, *, fresh: bool, quiet: bool, mode: str, figure: str | None) -> None:
-    """Run a comparison, print it, and set the exit code."""
     from wpriv.accounting.comparison import compare
     from wpriv.cli import comparison_output, output
 

@@ -50,7 +50,6 @@ def command(
 
 
 def _print(row: Explanation) -> None:
-    """Print the explanation in sections."""
     from wpriv.accounting.claims.explain import UNITS, percent
     from wpriv.numerics.numbers import short
 

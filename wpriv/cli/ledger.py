@@ -403,7 +403,6 @@ def _service() -> type[Ledger]:
 
 
 def _emit(as_json: bool, line: str, **data: object) -> None:
-    """Print a result of one line, or as one JSON object."""
     if as_json:
         output.emit_result(SCHEMA, **data)
     else:
@@ -411,7 +410,6 @@ def _emit(as_json: bool, line: str, **data: object) -> None:
 
 
 def _about(**given: object) -> dict[str, Any]:
-    """The arguments that were given."""
     return {name: value for name, value in given.items() if value is not None and value is not False}
 
 

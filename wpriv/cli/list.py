@@ -57,7 +57,6 @@ def command(
 
 
 def _kind(word: str) -> str:
-    """The kind that a word names, in the singular or the plural."""
     found = catalog.kind_of(word)
     if found is None:
         if word in COMMANDS:

@@ -138,7 +138,6 @@ def _warnings_as_notes() -> Iterator[None]:
 
 
 def _run(words: list[str]) -> int:
-    """Run the command that the words name and return its exit code."""
     command = typer.main.get_command(app)
     keep_text(command, SETTINGS)
     if words[:1] == ["help"]:

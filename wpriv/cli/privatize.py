@@ -97,7 +97,6 @@ def _of_flags(given: dict[str, Any], param: list[str] | None) -> dict[str, Any]:
 
 
 def _print(result: Privatized, dry_run: bool, as_json: bool) -> None:
-    """Print the guarantee, the facts of the statement and the written files."""
     statement = result.statement
     if as_json:
         output.emit_json({**statement, "written": [str(file) for file in result.files]})

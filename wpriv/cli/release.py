@@ -240,7 +240,6 @@ def _refuse_beside(recipe: str, asked: Asked) -> None:
 
 
 def _several(arguments: Json) -> bool:
-    """Whether a release has more than one number."""
     outputs: Sequence[Output] = arguments["outputs"]
     return len(outputs) != 1 or arguments.get("by") is not None or len(outputs[0].bins()) != 1
 

@@ -69,7 +69,6 @@ def command(
 
 
 def _print(results: list[ItemResult], files: list[Path], *, quick: bool, as_json: bool) -> None:
-    """Print what was reproduced, and the written files."""
     from wpriv.papers.reproduction import collect
 
     if as_json:

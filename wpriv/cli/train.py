@@ -180,7 +180,6 @@ def _plan(
 
 
 def _print_trained(trained: Trained, as_json: bool, certificate: str | None) -> None:
-    """Print a finished training, with a certificate if one is to be written."""
     from wpriv.accounting import certificates
     from wpriv.cli import output, training_output
     from wpriv.training import progress

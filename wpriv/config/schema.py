@@ -335,8 +335,6 @@ class Check(StrictModel):
     expect: Truth | None = optional("the expected verdict and eps; others are exit code 1 of `wpriv compare FOLDER`")
 
 
-# keys of a check that are no premises
-ABOUT_CHECK = tuple(Check.model_fields)
 KINDS: tuple[type[StrictModel], ...] = (Budget, Calibrate, Check, Compare, Privatize, Release, Train, Verify)
 MODELS = {model.__name__.lower(): model for model in KINDS}
 

@@ -134,7 +134,6 @@ def build(step: Step, values: Mapping[str, object]) -> process.Step:
 
 
 def _given(step: Step) -> dict[str, object]:
-    """The keys of a step that have a value."""
     return {key: value for key, value in {**dict(iter(step)), **(step.model_extra or {})}.items() if value is not None}
 
 

@@ -189,7 +189,6 @@ def accuracy_over_eps_published(rows: Rows, points: Points, axes: Any) -> None:
 
 
 def _eps(row: dict[str, Any]) -> float | None:
-    """Return the target eps, or else the certified one; None if it is not finite."""
     target = row.get("privacy.eps")
     return _draw.finite(row.get("epsilon") if target is None else target)
 
