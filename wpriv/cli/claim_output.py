@@ -15,7 +15,7 @@ from wpriv.accounting.claims.decision import OPEN, PROVED, REFUTED, Question
 from wpriv.accounting.claims.verify_claim import PublishedVerdict, Reading
 from wpriv.cli import flags, output
 from wpriv.cli.flags import as_flags
-from wpriv.config.claim import Claim, parse_claim
+from wpriv.config.plain_words import Claim, parse_claim
 from wpriv.errors import CheckFailed, Unsupported, UsageError
 from wpriv.files import STDIN, read_bytes, shown_path
 from wpriv.numerics.numbers import text, whole
