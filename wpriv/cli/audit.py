@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-from wpriv.cli import flags, train
+from wpriv.cli import flags, output, train
 from wpriv.cli.parsing import RESULTS, argument, option
 from wpriv.errors import UsageError
 
@@ -56,16 +55,11 @@ def command(
         _of_scores(scores, claim, words, method, flags.numbers(delta=delta, confidence=confidence), as_json)
         return
     recipe = _recipe(words, {"claim": claim, "delta": delta, "confidence": confidence})
-    # idle threads of torch would spin on processors that other jobs could use
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from wpriv.cli import output, training_output
-
-    output.doing("loading torch")
+    train.begin_torch(device)
+    from wpriv.cli import training_output
     from wpriv.training import train as training
     from wpriv.training.audit import audit
 
-    if device not in ("cpu", "cuda"):
-        raise UsageError(f"--device must be cpu or cuda; found {device!r}")
     loaded = training.recipe_of(recipe, quick=quick, changes=train.changed_keys(changes or []))
     folder = out or loaded.default_out.with_name(f"{loaded.default_out.name}-audit")
     output.doing("preparing the audit")
@@ -107,7 +101,6 @@ def _of_scores(
     as_json: bool,
 ) -> None:
     """Test a claim on scores, print the verdict, and set the exit code."""
-    from wpriv.cli import output
     from wpriv.training.audit.score_tests import CONFIDENCE
     from wpriv.training.audit.scores import audit_scores
 

@@ -36,8 +36,6 @@ def command(
 
     wpriv list accountants wdp --json
     """
-    from wpriv.cli import catalog, output
-
     if kind is None:
         kinds = [(each, len(catalog.names(each)), about) for each, about in catalog.KINDS.items()]
         _print_rows({"kind": "kind", "count": "count", "about": "what it names"}, kinds, as_json)
@@ -90,10 +88,8 @@ def _print_rows(header: dict[str, str], rows: Sequence[tuple[object, ...]], as_j
 
 def _text(entry: Entry) -> str:
     """One name in paragraphs: what it is, its parameters, and what else is known."""
-    from wpriv.cli.catalog import singular
-
     columns = min(width(), MAX_WIDTH)
-    parts = [fill(f"{entry.name} ({singular(entry.kind)}): {flags.as_flags(entry.about)}", columns, "")]
+    parts = [fill(f"{entry.name} ({catalog.singular(entry.kind)}): {flags.as_flags(entry.about)}", columns, "")]
     if entry.parameters:
         rows = [(f"{each.typed(entry.kind)} ({each.value})", each.sentence) for each in entry.parameters]
         parts.append(section("Parameters", rows, columns))

@@ -38,10 +38,13 @@ class ReaderGone(WprivError):
 
 
 class _Stream:
-    """A text stream that writes characters missing from its encoding as escapes."""
+    """A text stream that writes characters missing from its encoding as escapes.
 
-    def __init__(self, stream: TextIO):
-        self._stream = stream
+    ``failed`` is called with the error where something cannot be written, also as the stream was closed (ValueError).
+    """
+
+    def __init__(self, stream: TextIO, failed: Callable[[OSError | ValueError], None]):
+        self._stream, self._failed = stream, failed
 
     def __getattr__(self, name: str) -> object:
         # the parser would write its help to the buffer, past this guard, if the encoding is ASCII
@@ -73,38 +76,23 @@ class _Stream:
         with self._guarded():
             self._stream.flush()
 
-    def _guarded(self) -> contextlib.AbstractContextManager[None]:
-        """Return a context in which errors of the stream are dealt with."""
-        raise NotImplementedError
-
-
-class Results(_Stream):
-    """Standard output; writing raises ReaderGone if the pipe is closed, MissingResource if the disk is full."""
-
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
         try:
             yield
-        except BrokenPipeError:
+        except (OSError, ValueError) as error:
             _discard(self._stream)
-            raise ReaderGone("the reader of standard output has closed it") from None
-        except (OSError, ValueError) as error:  # a ValueError: the stream was closed
-            _discard(self._stream)
-            reason = getattr(error, "strerror", None) or error
-            raise MissingResource(
-                f"standard output cannot be written: {reason}. Free the disk, or send the results to another place"
-            ) from None
+            self._failed(error)
 
 
-class Notes(_Stream):
-    """Standard error: text that cannot be written is dropped."""
-
-    @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, ValueError):  # a ValueError: the stream was closed
-            _discard(self._stream)
+def _no_results(error: OSError | ValueError) -> None:
+    """Raise ReaderGone if the pipe is closed, MissingResource if the disk is full."""
+    if isinstance(error, BrokenPipeError):
+        raise ReaderGone("the reader of standard output has closed it") from None
+    reason = getattr(error, "strerror", None) or error
+    raise MissingResource(
+        f"standard output cannot be written: {reason}. Free the disk, or send the results to another place"
+    ) from None
 
 
 def _discard(stream: TextIO) -> None:
@@ -118,9 +106,9 @@ def _discard(stream: TextIO) -> None:
 
 @contextlib.contextmanager
 def notes() -> Iterator[None]:
-    """Guard ``sys.stderr`` while a block runs."""
+    """Guard ``sys.stderr`` while a block runs: text that cannot be written is dropped."""
     outer = sys.stderr
-    sys.stderr = cast(TextIO, Notes(_null_stream(2) if outer is None else outer))
+    sys.stderr = cast(TextIO, _Stream(_null_stream(2) if outer is None else outer, lambda error: None))
     try:
         yield
     finally:
@@ -138,7 +126,7 @@ def results() -> Iterator[None]:
     if outer is None:
         _null_stream(1)  # or the next file that is opened becomes standard output
         raise MissingResource("results need standard output, and it is closed. Send them to a file, or to /dev/null")
-    sys.stdout = cast(TextIO, Results(outer))
+    sys.stdout = cast(TextIO, _Stream(outer, _no_results))
     try:
         yield
         sys.stdout.flush()

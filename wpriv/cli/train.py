@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wpriv.cli import flags
+from wpriv.cli import flags, output
 from wpriv.cli.parsing import MACHINE, OUTPUT, RESULTS, argument, option, switch
 from wpriv.errors import UsageError
 
@@ -96,15 +96,10 @@ def command(
 
     wpriv train quick/digits --quick --set privacy.eps=2 --set seed=1 --fresh
     """
-    # idle threads of torch would spin on processors that other jobs could use
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from wpriv.cli import output, training_output
-
-    output.doing("loading torch")
+    begin_torch(device)
+    from wpriv.cli import training_output
     from wpriv.training import metric_logs, sweep, train
 
-    if device not in ("cpu", "cuda"):
-        raise UsageError(f"--device must be cpu or cuda; found {device!r}")
     sweep.check_backend(backend)
     if shard_weights and not dry_run and int(os.environ.get("WORLD_SIZE", "1")) < 2:
         raise UsageError(ALONE)
@@ -131,6 +126,15 @@ def command(
                 loaded, folder, device=device, root=data_root, say=say, logs=logs, ledger=ledger, **start
             )
         _print_trained(trained, as_json, certificate)
+
+
+def begin_torch(device: str) -> None:
+    """Check the name of the device, and set what torch reads when it is loaded, which comes next."""
+    if device not in ("cpu", "cuda"):
+        raise UsageError(f"--device must be cpu or cuda; found {device!r}")
+    # idle threads of torch would spin on processors that other jobs could use
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    output.doing("loading torch")
 
 
 def _check_flags(loaded: Recipe, how: Mapping[str, Any], *, dry_run: bool, logs: bool, certificate: bool) -> None:
@@ -181,7 +185,7 @@ def _plan(
 
 def _print_trained(trained: Trained, as_json: bool, certificate: str | None) -> None:
     from wpriv.accounting import certificates
-    from wpriv.cli import output, training_output
+    from wpriv.cli import training_output
     from wpriv.training import progress
 
     if progress.is_main():  # only the first of several processes (torchrun) prints
