@@ -65,7 +65,6 @@ def statement(
     looks = [] if plan.looks is None else plan.looks.in_words(about.get("earlier_looks", ()))
     remarks = [*plan.end, *looks, *task.remarks(train, plan.sizes), *about.get("remarks", ())]
     groups = {name: size for name, size in plan.sizes.items() if name != "records"}
-    on_reports = reports is not None and private is None
     observed = process is not None and any(step.observed for step in process.steps)
     if private is not None and process is not None:
         guarantee = _guaranteed(plan, process, rows, refused, about, observed=observed)
@@ -82,17 +81,9 @@ def statement(
         "task": train.task,
         "private": private is not None,
         "publish": publication.of_training(
-            train.task,
-            private=private is not None,
-            reports=on_reports,
-            seed=reports["seed"] if reports is not None and on_reports else train.seed,
-            broken=private is not None and private.clip == "batch-mean",
-            averaged=train.average is not None,
-            adapted=train.lora is not None,
-            on_test_records=task.trains_on_test_records(train)
-            or (train.early_stop is not None and train.early_stop.records is None),
-            observed=private is not None and observed,
-            leaks=reports is not None and on_reports and reports["guarantees"][0]["claim"] == "as-published",
+            train,
+            reports if private is None else None,
+            observed=observed,
             looks=plan.looks is not None and plan.looks.step is not None,
         ),
         "remarks": remarks,
