@@ -367,8 +367,8 @@ def _account_for(begun: Begun) -> tuple[Guarantee, Json]:
     """Return the guarantee of the steps in the ledger of a finished training, and its statement."""
     from wpriv.files import checkpoint
 
-    job, entries = finalize.entries_of_plan(begun.plan, begun.folder)
-    process = finalize.process_from_ledger(job, begun.folder, entries)
+    job, entries, process = finalize.from_ledger(begun.plan, begun.folder)
+    assert process is not None
     rows, refused = plan.guarantees(job, process)
     stored = checkpoint.load(begun.folder.path / storage.MODEL)
     tested = {name: stored[name] for name in ("clipping", "checked", "remarks") if stored.get(name)}

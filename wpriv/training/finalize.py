@@ -13,7 +13,7 @@ from wpriv.config.technique_schema import Average
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.pair_distances import of_distances
 from wpriv.core.process import Process
-from wpriv.errors import Unsupported, UsageError
+from wpriv.errors import Unsupported, UsageError, WprivError
 from wpriv.files import array_files, checkpoint, durable_writes
 from wpriv.numerics.numbers import text
 from wpriv.results import expectations, model, plot, storage
@@ -28,8 +28,10 @@ Checkpoint = Mapping[str, Any]
 """The content of a model's file, or the weights in it: tensors by name."""
 
 
-def entries_of_plan(plan: Plan, folder: RunFolder) -> tuple[Plan, list[ledger.Entry]]:
-    """Return the plan as far as the model was trained by it, and the entries of the ledger.
+def from_ledger(plan: Plan, folder: RunFolder) -> tuple[Plan, list[ledger.Entry], Process | None]:
+    """Return the plan as far as the model was trained by it, the entries of the ledger, and their releases.
+
+    The releases have the observed distances if an accountant of the recipe needs them; None without privacy.
 
     Raises:
         UsageError: they are not exactly those that preceded the model, or those of the run are not of the plan.
@@ -45,37 +47,31 @@ def entries_of_plan(plan: Plan, folder: RunFolder) -> tuple[Plan, list[ledger.En
         )
     if "ended" in stored:
         plan = plan.ended(stored["step"], scheduled=stored["ended"])
-    if plan.step is not None:
-        last = [entry for entry in entries if entry.run == folder.run]
-        release, count = ledger.describe(plan.step), plan.releases(plan.steps)
-        if len(last) != count or any(entry.release != release for entry in last):
-            raise UsageError(
-                f"{folder.ledger_path}: run {folder.run} has {len(last)} steps, and {count} of {release} were planned: "
-                f"the ledger was changed, and no statement can be made on this run. Restore the ledger, or begin again "
-                f"with --fresh"
-            )
-    return plan, entries
-
-
-def process_from_ledger(plan: Plan, folder: RunFolder, entries: list[ledger.Entry]) -> Process:
-    """Return the releases in the ledger, with the observed distances if an accountant of the recipe needs them."""
+    if plan.private is None or plan.step is None:
+        return plan, entries, None
+    last = [entry for entry in entries if entry.run == folder.run]
+    release, count = ledger.describe(plan.step), plan.releases(plan.steps)
+    if len(last) != count or any(entry.release != release for entry in last):
+        raise UsageError(
+            f"{folder.ledger_path}: run {folder.run} has {len(last)} steps, and {count} of {release} were planned: "
+            f"the ledger was changed, and no statement can be made on this run. Restore the ledger, or begin again "
+            f"with --fresh"
+        )
     process = plan.under_neighbours(ledger.process(entries, plan.adjacency).steps)
     names = {name.partition(":")[0] for name in plan.train.accountants}
     if not names & {"bdp", "wdp"} or len(process.steps) != 1 or len({entry.run for entry in entries}) > 1:
-        return process  # steps of a run before this one, or of two kinds, were not observed
+        return plan, entries, process  # steps of a run before this one, or of two kinds, were not observed
     from wpriv.training.engine.saved_weights import load_diagnostics
 
-    private = plan.private
-    assert private is not None
-    stored = load_diagnostics(folder.path, checkpoint.load(folder.model_path))
-    observed = of_distances(
-        stored["distances"].double().numpy(),
-        unit=private.bound,
-        coordinates=int(stored["coordinates"]),
+    observed = load_diagnostics(folder.path, checkpoint.load(folder.model_path))
+    distances = of_distances(
+        observed["distances"].double().numpy(),
+        unit=plan.private.bound,
+        coordinates=int(observed["coordinates"]),
         origin="observed in this run",
-        records=private.pairs,
+        records=plan.private.pairs,
     )
-    return process.with_steps((replace(process.steps[0], observed=observed),))
+    return plan, entries, process.with_steps((replace(process.steps[0], observed=distances),))
 
 
 def conclude(
@@ -85,8 +81,7 @@ def conclude(
     from wpriv.training.engine.saved_weights import load_diagnostics
 
     path = folder.path
-    job, entries = entries_of_plan(planned, folder)
-    process = None if job.private is None else process_from_ledger(job, folder, entries)
+    job, entries, process = from_ledger(planned, folder)
     rows, refused = ([], []) if process is None else plan.guarantees(job, process)
     stored = checkpoint.load(path / storage.MODEL)
     method = stored["clipping"]
@@ -193,12 +188,9 @@ def _read_statement(path: Path) -> tuple[Json, str]:
     file = path / storage.STATEMENT
     advice = f"Delete {file} and give the same command again: it is written again from the model and the ledger"
     try:
-        statement: Any = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        statement = None
-    if not isinstance(statement, dict):
-        raise UsageError(f"{file} cannot be read. {advice}")
-    return statement, advice
+        return model.json_object(file), advice
+    except WprivError:
+        raise UsageError(f"{file} cannot be read. {advice}") from None
 
 
 def stated_noise(path: Path) -> float | None:
@@ -216,10 +208,10 @@ def load_statement(path: Path, process: Process | None, entries: list[ledger.Ent
     statement, advice = _read_statement(path)
     file, is_unchanged = path / storage.STATEMENT, False
     if "model" in statement:  # earlier versions wrote no model.safetensors
-        model = model_check.check(path)
-        if model.verdict == model_check.DIFFERS:
-            raise UsageError(f"{path}: {model.words}. {advice}")
-        is_unchanged = model.verdict == model_check.FITS
+        weights = model_check.check(path)
+        if weights.verdict == model_check.DIFFERS:
+            raise UsageError(f"{path}: {weights.words}. {advice}")
+        is_unchanged = weights.verdict == model_check.FITS
     if process is None:
         return statement, is_unchanged
     expected = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wpriv.core.process import Process
-from wpriv.errors import CheckFailed, UsageError, require
-from wpriv.results import storage
+from wpriv.errors import CheckFailed, UsageError, WprivError, require
+from wpriv.results import model, storage
 from wpriv.results.model import Json
 from wpriv.training.plan import Plan
 
@@ -116,8 +115,7 @@ def process_of(job: Plan) -> Process:
 def _earlier(folder: Path) -> dict[str, Any] | None:
     """The payment that the provenance of an unfinished run names."""
     try:
-        about = json.loads((folder / storage.PROVENANCE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        paid = model.json_object(folder / storage.PROVENANCE).get(PAID)
+    except WprivError:
         return None
-    paid = about.get(PAID) if isinstance(about, dict) else None
     return paid if isinstance(paid, dict) and {"ledger", "release", "digest", "nonce"} <= paid.keys() else None

@@ -238,7 +238,7 @@ def _statement(plan: TuningPlan, best: Trained | None, about: Json) -> Json:
     warnings = list(base["warnings"])
     position: Json = {}
     if best is not None:
-        _, entries = finalize.entries_of_plan(job, RunFolder(best.out))
+        _, entries, _ = finalize.from_ledger(job, RunFolder(best.out))
         position = {"ledger": ledger.position(entries).as_dict()}
         warnings += tasks.load(job.train.task).warnings(best.metrics)
     score = plan.tune.score
