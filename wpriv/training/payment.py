@@ -13,6 +13,7 @@ from wpriv.errors import CheckFailed, UsageError, WprivError, require
 from wpriv.results import model, storage
 from wpriv.results.model import Json
 from wpriv.training.plan import Plan
+from wpriv.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from wpriv.ledger.service import Ledger
@@ -67,27 +68,28 @@ def open_ledger(url: str) -> Ledger:
     return Ledger(url)
 
 
-def reserve(url: str, process: Process, folder: Path, *, resume: bool) -> Payment:
-    """Reserve the releases of a run in a folder; a run that is resumed finds the charge that it has begun.
+def reserve(url: str, job: Plan, folder: RunFolder) -> Payment:
+    """Reserve the releases of a run, without those of earlier ones; one that is resumed finds its charge.
 
     Raises:
         Refused: they do not fit. UsageError: they are for other neighbours than the ledger, or the run that is resumed
             was paid from another ledger. CheckFailed: it is not in this ledger any more.
     """
-    earlier = _earlier(folder) if resume else None
+    process, path = process_of(job), folder.path
+    earlier = _earlier(path) if folder.resume else None
     with open_ledger(url) as ledger:
         shown = ledger.store.url
         if earlier is not None:
             if earlier["ledger"] != shown:
-                raise UsageError(f"{folder} was paid from the ledger {earlier['ledger']}; found {shown}. Name that one")
+                raise UsageError(f"{path} was paid from the ledger {earlier['ledger']}; found {shown}. Name that one")
             state = ledger.state(earlier["release"])
             if (state.digest, state.state) != (earlier["digest"], "begun"):
                 raise CheckFailed(
-                    f"release {earlier['release']} of {shown} is not the one that paid for {folder}, or has ended: the "
+                    f"release {earlier['release']} of {shown} is not the one that paid for {path}, or has ended: the "
                     f"ledger was restored or written anew. Begin again with `fresh=True`, at the cost of both"
                 )
             return Payment(url, shown, state.release, state.digest, earlier["nonce"], begun=True)
-        place = str(folder.resolve()).encode("utf-8", "replace").decode()
+        place = str(path.resolve()).encode("utf-8", "replace").decode()
         receipt = ledger.reserve(process, reason=f"training in {place}"[:MOST_LETTERS])
         return Payment(url, shown, receipt.release, receipt.digest, secrets.token_hex(16))
 

@@ -195,15 +195,11 @@ class TrainingRun:
         about = provenance(recipe, data, self.device, no_classes=no_classes)
         if self.given is not None and self.say is not None and (line := train_data.class_words(about)):
             self.say(line)
-        paid = None if self.ledger is None or trained else together(lambda: self._reserve(job, folder))
-        if paid is not None:
+        paid: Payment | None = None
+        if self.ledger is not None and not trained:
+            paid = together(partial(payment.reserve, self.ledger, job, folder))
             about[payment.PAID] = paid.as_dict()
         return Begun(job, folder, identity, about, not trained, earlier, paid)
-
-    def _reserve(self, job: Plan, folder: RunFolder) -> Payment:
-        """Reserve the releases of this run, without those of earlier runs, in the ledger."""
-        assert self.ledger is not None
-        return payment.reserve(self.ledger, payment.process_of(job), folder.path, resume=folder.resume)
 
     @contextlib.contextmanager
     def _unless_begun(self, begun: Begun) -> Iterator[None]:
@@ -338,12 +334,15 @@ def own_run(
     training: OwnTraining,
     out: str | Path | None,
     device: str,
-    say: progress.Say | None,
-    stop: Stop,
-    logs: Logs,
+    say: progress.Say | None = None,
+    stop: Stop = lambda: None,
+    logs: Logs = metric_logs.NOWHERE,
     ledger: str | None = None,
 ) -> TrainingRun:
-    """Return the run of a network of the calling program, in a new folder unless one is named."""
+    """Return the run of a network of the calling program, in a new folder unless one is named.
+
+    By default nothing stops it: the loop of the caller handles signals.
+    """
     folder = own_training.free_folder(training.recipe.name) if out is None else Path(out)
     return TrainingRun(training.recipe, folder, training.data, device, say, stop, time.time(), training, logs, ledger)
 
