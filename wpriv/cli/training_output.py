@@ -24,7 +24,7 @@ from wpriv.training.plan import Duration, Plan, duration_of_plan, duration_of_sw
 from wpriv.training.reports import words
 from wpriv.training.sweep import ALL_RUNS, PlannedCell, SweepResult
 from wpriv.training.trained import Trained
-from wpriv.training.tuning_plan import TuningPlan
+from wpriv.training.tuning import TuningPlan
 
 MAX_EPOCHS = 12  # lines of the table of eps after each epoch
 # columns of metrics.csv that are no measured result, or are measured on training records

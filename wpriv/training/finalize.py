@@ -18,7 +18,7 @@ from wpriv.files import array_files, checkpoint, durable_writes
 from wpriv.numerics.numbers import text
 from wpriv.results import expectations, model, plot, storage
 from wpriv.results.model import Json, Statement
-from wpriv.training import earlier_runs, plan, tasks, training_statement
+from wpriv.training import all_trainings, plan, tasks, training_statement
 from wpriv.training.engine import early_stop
 from wpriv.training.plan import Plan
 from wpriv.training.reports import model_check
@@ -221,7 +221,7 @@ def load_statement(path: Path, process: Process | None, entries: list[ledger.Ent
     }
     runs = statement.get("earlier_runs")
     stated = runs if isinstance(runs, list) else []
-    earlier = storage.as_stored([run.as_dict() for run in earlier_runs.earlier(path)])
+    earlier = storage.as_stored([run.as_dict() for run in all_trainings.earlier(path)])
     if any(run not in stated for run in earlier) or any(statement.get(key) != expected[key] for key in expected):
         raise UsageError(f"{file} does not match the ledger and the earlier runs in its folder. {advice}")
     return statement, is_unchanged
@@ -256,13 +256,13 @@ def _earlier_runs(
     process: Process, entries: list[ledger.Entry], path: Path, delta: float, elsewhere: Sequence[Path]
 ) -> tuple[Json, list[str]]:
     """The statement's position in the ledger and the earlier runs that are not part of it, and warnings."""
-    runs, others = earlier_runs.earlier(path), earlier_runs.elsewhere(path, elsewhere)
+    runs, others = all_trainings.earlier(path), all_trainings.elsewhere(path, elsewhere)
     streams = {entry.stream for entry in entries}
-    warnings = [
-        earlier_runs.warning(some, process, delta, streams, what)
-        for some, what in ((runs, earlier_runs.IN_FOLDER), ([*runs, *others], earlier_runs.OF_PROGRAM))
-        if some and (others or what == earlier_runs.IN_FOLDER)
-    ]
+    warnings = []
+    if runs:
+        warnings.append(all_trainings.warning(runs, process, delta, streams, all_trainings.IN_FOLDER))
+    if others:
+        warnings.append(all_trainings.warning([*runs, *others], process, delta, streams, all_trainings.OF_PROGRAM))
     return {
         "ledger": ledger.position(entries).as_dict(),
         "earlier_runs": [run.as_dict() for run in (*runs, *others)],
