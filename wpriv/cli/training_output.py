@@ -20,7 +20,7 @@ from wpriv.results.model import Row
 from wpriv.training import all_trainings, train_data, training_grid, training_statement
 from wpriv.training.all_trainings import Together
 from wpriv.training.audit.audit import Audit
-from wpriv.training.plan import Duration, Plan, duration_of_plan, duration_of_sweep, stated_duration
+from wpriv.training.plan import Duration, Plan, duration_of_plans, stated_duration
 from wpriv.training.reports import words
 from wpriv.training.sweep import ALL_RUNS, PlannedCell, SweepResult
 from wpriv.training.trained import Trained
@@ -35,7 +35,7 @@ def print_plan(plan: Plan, out: Path, as_json: bool, remarks: Sequence[str]) -> 
     """Print what a training would do and cost; ``remarks`` are warnings about its folder."""
     epochs = comparison_output.thin(list(enumerate(plan.epoch_ends, start=1)), MAX_EPOCHS)
     rows: list[Row] = [{"epoch": epoch, "step": step, "epsilon": plan.eps(step)} for epoch, step in epochs]
-    duration = duration_of_plan(plan)
+    duration = duration_of_plans(plan.recipe, [plan])
     estimate = cost_estimate(plan)
     warnings = [*remarks, *training_statement.warnings_of_plan(plan)]
     files = storage.of_training(plan.train.task, averaged=plan.train.average is not None)
@@ -187,7 +187,7 @@ def print_sweep_plan(
 ) -> None:
     """Print what the trainings would do and cost together, one line each, and what ``tasks`` of a cluster ask for."""
     open_plans = [each.plan for each in planned if not each.done]
-    duration = duration_of_sweep(recipe, open_plans, len(training_grid.cells(recipe)))
+    duration = duration_of_plans(recipe, open_plans, len(training_grid.cells(recipe)))
     repeated = training_grid.runs_of(recipe) > 1
     together = _together(planned)
     fixed = any(each.plan.private is not None and each.plan.train.seed is not None for each in planned)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 
 from wpriv import strategies
@@ -93,8 +93,7 @@ class Plan:
         batch: the expected number of records in a step. steps: number of steps.
         sampling: how records are drawn, as run and as accounted. release: what a step releases, None without privacy.
         multiplier: standard deviation of the noise over the sensitivity of the sum.
-        before: the releases of earlier runs. stopped: there are fewer steps than the recipe's, so that eps is kept.
-        notes: how the recipe was read.
+        before: the releases of earlier runs. notes: how the recipe was read.
         planned: the steps that were planned, where the training was ended before them; else 0. scheduled: the step of
             that end was fixed in advance; else it may depend on what earlier steps released.
     """
@@ -107,11 +106,9 @@ class Plan:
     release: ReleaseSpec | None
     multiplier: float
     before: tuple[Step, ...] = ()
-    stopped: bool = False
     notes: tuple[str, ...] = ()
     planned: int = 0
     scheduled: bool = True
-    _eps: dict[int, float | None] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def train(self) -> Train:
@@ -185,19 +182,17 @@ class Plan:
             return None
         if steps == 0 and not self.before:
             return 0.0
-        if steps not in self._eps:
-            process = self.process(steps)
-            try:
-                tol = evaluate.answer_tol(process)
-                tol = tol if steps == self.steps else max(tol, EPOCH_TOL)
-                self._eps[steps] = guarantee(process, ACCOUNTANT, tol, self.private.delta).epsilon.safe
-            except Unsupported:
-                self._eps[steps] = None
-        return self._eps[steps]
+        process = self.process(steps)
+        try:
+            tol = evaluate.answer_tol(process)
+            tol = tol if steps == self.steps else max(tol, EPOCH_TOL)
+            return guarantee(process, ACCOUNTANT, tol, self.private.delta).epsilon.safe
+        except Unsupported:
+            return None
 
     def ended(self, steps: int, *, scheduled: bool) -> Plan:
         """Return the plan of a training that was ended after so many of its steps."""
-        return replace(self, steps=steps, planned=self.steps, scheduled=scheduled, _eps={})
+        return replace(self, steps=steps, planned=self.steps, scheduled=scheduled)
 
     @cached_property
     def looks(self) -> Looks | None:
@@ -407,11 +402,11 @@ def _truncate(plan: Plan, private: Privacy) -> Plan:
         f"stops after {steps} of {plan.steps} steps, where eps = {reached}: "
         f"{'one more' if unit == 1 else 'another pass'} would exceed {echo(target)}"
     )
-    return replace(plan, steps=steps, stopped=True, notes=(*plan.notes, note, *answer.warnings()), _eps={})
+    return replace(plan, steps=steps, notes=(*plan.notes, note, *answer.warnings()))
 
 
 def _process(plan: Plan, multiplier: float, steps: int) -> Process:
-    return replace(plan, multiplier=multiplier, _eps={}).process(steps)
+    return replace(plan, multiplier=multiplier).process(steps)
 
 
 # The duration of a recipe: as it states, or estimated from the operations of its model.
@@ -454,16 +449,11 @@ def short_duration(time: Time | None) -> str:
     return f"{about}{duration(time.seconds)}{where}"
 
 
-def duration_of_plan(plan: Plan) -> Duration | None:
-    """Return the duration of one training as stated, or estimated if keys were changed; None if unknown."""
-    stated, cost = stated_duration(plan.recipe, 1.0), plan.cost
-    if stated is not None and not (stated.as_shipped and cost is not None):
-        return stated
-    return None if cost is None else Duration(float(f"{cost.seconds:.2g}"), "cpu", "estimated")
+def duration_of_plans(recipe: Recipe, plans: list[Plan], cells: int = 1) -> Duration | None:
+    """Return the duration of some of a recipe's ``cells`` trainings as stated, or estimated if keys were changed.
 
-
-def duration_of_sweep(recipe: Recipe, plans: list[Plan], cells: int) -> Duration | None:
-    """Return the duration of some of the trainings of a sweep; None if it is unknown."""
+    None if it is unknown.
+    """
     stated = stated_duration(recipe, len(plans) / cells)
     if stated is not None and not stated.as_shipped:
         return stated

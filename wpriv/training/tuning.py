@@ -231,7 +231,7 @@ def _least_noise(draft: Plan, accountant: str, eps: float, repeats: Repeats) -> 
     assert draft.private.delta is not None
 
     def process(sigma: float) -> Process:
-        return replace(draft, multiplier=sigma, _eps={}).process()
+        return replace(draft, multiplier=sigma).process()
 
     def account(of: Process, tol: float) -> Curve:
         return best_of_runs.of_candidates([of], [1.0], accountant, tol, repeats)

@@ -6,7 +6,6 @@ Figures of a guarantee are rounded up, lower ends down.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from wpriv.accounting import adaptive_history
 from wpriv.accounting.ledger import CutPass
@@ -25,17 +24,7 @@ FIXED_SEED = (
 LOCAL, CENTRAL = "Local", "Central"
 
 
-class Point(Protocol):
-    """An eps at a delta."""
-
-    @property
-    def epsilon(self) -> float: ...
-
-    @property
-    def delta(self) -> float: ...
-
-
-def point(row: Point) -> str:
+def point(row: Figure) -> str:
     """Return ``eps = 3.4 at delta = 1e-5``."""
     return f"eps = {up(row.epsilon)} at delta = {short(rounded(row.delta, up=True))}"
 
