@@ -16,9 +16,8 @@ from wpriv.core.process import SAMPLING_WORDS, sampling_words
 from wpriv.numerics.numbers import short, text
 from wpriv.results import storage
 from wpriv.results.expectations import DEVIATION, RUN, SEEDS
-from wpriv.results.model import Row
+from wpriv.results.model import Row, Together
 from wpriv.training import all_trainings, train_data, training_grid, training_statement
-from wpriv.training.all_trainings import Together
 from wpriv.training.audit.audit import Audit
 from wpriv.training.plan import Duration, Plan, duration_of_plans, stated_duration
 from wpriv.training.reports import words
@@ -216,7 +215,7 @@ def print_sweep_plan(
     output.emit("")
     output.emit_facts(
         [
-            *([("together", str(together))] if together.trainings else []),
+            *([("together", words.all_trainings(together))] if together.trainings else []),
             ("takes", f"{'not known' if duration is None else duration} (the trainings that are not done)"),
             *([("submits", f"{len(open_plans)} tasks to {tasks}")] if tasks is not None else []),
             ("writes", f"{out}{os.sep} table.csv and a folder for each training"),
@@ -258,7 +257,7 @@ def print_sweep(result: SweepResult, as_json: bool) -> None:
             output.emit("", "each run:")
             _print_table(result.runs)
         if result.together.trainings:
-            output.emit_words(str(result.together))
+            output.emit_words(words.all_trainings(result.together))
         comparison_output.print_verdicts(result.verdicts)
         comparison_output.print_claims(result.recipe)
         output.warn(result.statement["warnings"])

@@ -13,18 +13,16 @@ from pathlib import Path
 from wpriv.accounting import evaluate, ledger
 from wpriv.config import yaml_document
 from wpriv.config.train_schema import DataSet
-from wpriv.core.guarantee import Guarantee
 from wpriv.core.kinds import Adjacency
 from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported, UsageError, WprivError
 from wpriv.files import checkpoint
 from wpriv.numerics.numbers import text
 from wpriv.randomness import stream_digest, training_seeds
-from wpriv.results import model, storage
-from wpriv.results.model import Json
+from wpriv.results import storage
+from wpriv.results.model import Json, Together
 from wpriv.training import run_folder
 from wpriv.training.plan import Plan
-from wpriv.training.reports import words
 from wpriv.training.training_statement import PERSON
 
 ACCOUNTANT = "pld"
@@ -53,72 +51,42 @@ class Release:
     problem: str = ""
 
 
-@dataclass(frozen=True)
-class Together:
-    """The guarantee of some trainings together, or the reason why there is none.
-
-    Args:
-        trainings: their number. guarantee: of all of them; None if there is none. problem: the reason.
-        unit: what it protects.
-    """
-
-    trainings: int
-    guarantee: Guarantee | None = None
-    problem: str = ""
-    unit: str = ""
-
-    @property
-    def epsilon(self) -> float | None:
-        """The eps of all trainings together, rounded up; None where it is not known."""
-        return None if self.guarantee is None else self.guarantee.epsilon.safe
-
-    def as_dict(self) -> Json:
-        if self.guarantee is None:
-            return {"trainings": self.trainings, "problem": self.problem}
-        row = self.guarantee.as_dict()
-        relation = Adjacency(row["adjacency"]).meaning
-        return {"trainings": self.trainings, "problem": None, **row, "adjacency_means": relation, "unit": self.unit}
-
-    def __str__(self) -> str:
-        """The guarantee in words, for a line of its own."""
-        if not self.trainings:
-            return "no training is private: there is no guarantee"
-        name = f"all {self.trainings} private trainings together" if self.trainings > 1 else "the only private training"
-        return f"{name}: {words.guarantee_of_all(model.Together(**self.as_dict()))}"
-
-
 def together(releases: Sequence[Release]) -> Together:
     """Compose all releases, on the records of a neighbour who is in all of them, at their largest delta."""
-    count = len(releases)
-    if not count:
-        return Together(0, problem="no training is private")
-    if problem := next((release.problem for release in releases if release.problem), ""):
-        return Together(count, problem=problem)
-    if len({release.process.adjacency for release in releases}) > 1:
-        names = " and ".join(sorted({release.process.adjacency for release in releases}))
-        return Together(count, problem=f"they are accounted for under {names} neighbours")
-    if len({release.process.group for release in releases}) > 1:
-        return Together(count, problem="they protect people with different numbers of records")
-    if len(units := list(dict.fromkeys(release.unit for release in releases))) > 1:
-        return Together(count, problem=f"they protect different things: {'; and '.join(units)}")
-    streams = [stream for release in releases for stream in release.streams]
-    if len(set(streams)) < len(streams):
-        return Together(
-            count,
-            problem="some of them drew the same noise from one fixed seed or one checkpoint, and it cancels in their "
-            "difference",
-        )
-    first, delta = releases[0].process, max(release.delta for release in releases)
-    if delta == 0:
-        return Together(count, problem="they are of pure DP (delta = 0), and their eps add up")
+    count, problem = len(releases), _no_common_cost(releases)
+    if problem:
+        return Together(trainings=count, problem=problem)
     try:
         steps = merged(step for release in releases for step in release.process.steps)
         size = max(release.process.records for release in releases)
-        process = replace(first, steps=steps, records=size)
+        process = replace(releases[0].process, steps=steps, records=size)
         curve = evaluate.curve(process, ACCOUNTANT, max(TOL, evaluate.answer_tol(process)))
-        return Together(count, evaluate.ask(curve, delta=delta), unit=units[0])
+        row = evaluate.ask(curve, delta=max(release.delta for release in releases)).as_dict()
     except (Unsupported, UsageError) as error:
-        return Together(count, problem=str(error))
+        return Together(trainings=count, problem=str(error))
+    relation = Adjacency(process.adjacency).meaning
+    return Together(trainings=count, problem=None, **row, adjacency_means=relation, unit=releases[0].unit)
+
+
+def _no_common_cost(releases: Sequence[Release]) -> str:
+    """Return the reason why releases have no common cost; empty where none is known."""
+    if not releases:
+        return "no training is private"
+    if problem := next((release.problem for release in releases if release.problem), ""):
+        return problem
+    adjacencies = sorted({release.process.adjacency for release in releases})
+    if len(adjacencies) > 1:
+        return f"they are accounted for under {' and '.join(adjacencies)} neighbours"
+    if len({release.process.group for release in releases}) > 1:
+        return "they protect people with different numbers of records"
+    if len(units := list(dict.fromkeys(release.unit for release in releases))) > 1:
+        return f"they protect different things: {'; and '.join(units)}"
+    streams = [stream for release in releases for stream in release.streams]
+    if len(set(streams)) < len(streams):
+        source = "one fixed seed or one checkpoint"
+        return f"some of them drew the same noise from {source}, and it cancels in their difference"
+    pure = max(release.delta for release in releases) == 0
+    return "they are of pure DP (delta = 0), and their eps add up" if pure else ""
 
 
 def of_plan(plan: Plan) -> Release | None:

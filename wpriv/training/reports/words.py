@@ -83,6 +83,15 @@ def guarantee_of_all(together: Together) -> str:
     return f"eps = {up(together.epsilon)} at delta = {at}, {together.claim} by {together.accountant}"
 
 
+def all_trainings(together: Together) -> str:
+    """Return the guarantee of several trainings together with their number, for a line of its own."""
+    count = together.trainings
+    if not count:
+        return "no training is private: there is no guarantee"
+    name = f"all {count} private trainings together" if count > 1 else "the only private training"
+    return f"{name}: {guarantee_of_all(together)}"
+
+
 def guaranteed(statement: Statement, purpose: str) -> tuple[Releases | Reports, Figure]:
     """Return the part of a statement that has the guarantee, and the proven guarantee of the least eps."""
     source = statement.protection
