@@ -91,22 +91,20 @@ def _no_common_cost(releases: Sequence[Release]) -> str:
 
 def of_plan(plan: Plan) -> Release | None:
     """Return what a planned training will release; None without privacy."""
-    private = plan.private
-    if private is None or private.delta is None:
+    if plan.private is None:
         return None
     seed = plan.train.seed
     streams = frozenset() if seed is None else frozenset({stream_digest(training_seeds(seed))})
-    return Release(plan.process(), private.delta, streams, _unit(plan))
+    return Release(plan.process(), plan.delta, streams, _unit(plan))
 
 
 def of_folder(plan: Plan, out: Path) -> Release | None:
     """Return what the finished training in a folder has released, from its ledger; None without privacy."""
-    private = plan.private
-    if private is None or private.delta is None:
+    if plan.private is None:
         return None
     entries = ledger.entries(out / storage.LEDGER)
     process = plan.under_neighbours(ledger.process(entries, plan.adjacency).steps)
-    return Release(process, private.delta, frozenset(entry.stream for entry in entries), _unit(plan))
+    return Release(process, plan.delta, frozenset(entry.stream for entry in entries), _unit(plan))
 
 
 def _unit(plan: Plan) -> str:

@@ -100,9 +100,9 @@ def conclude(
     tested["earlier_looks"] = early_stop.earlier_looks(ledger.entries(path / storage.LOOKS), folder.run)
     statement = training_statement.statement(job, process, rows, refused, tested, reports)
     warnings = statement.get("warnings", [])
-    if process is not None and job.private is not None and job.private.delta is not None:
-        adaptive, more = _adaptive_figures(process, entries, rows, job.private.eps, job.private.delta)
-        earlier, others = _earlier_runs(process, entries, path, job.private.delta, elsewhere)
+    if process is not None and job.private is not None:
+        adaptive, more = _adaptive_figures(process, entries, rows, job.private.eps, job.delta)
+        earlier, others = _earlier_runs(process, entries, path, job.delta, elsewhere)
         statement |= adaptive | earlier
         if cut := ledger.cut_passes(entries):
             statement["cut_passes"] = [each.as_dict() for each in cut]

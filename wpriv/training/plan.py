@@ -126,6 +126,13 @@ class Plan:
     def private(self) -> Privacy | None:
         return self.train.privacy
 
+    @property
+    def delta(self) -> float:
+        """The delta of the guarantee, which every recipe with privacy has."""
+        assert self.private is not None
+        assert self.private.delta is not None
+        return self.private.delta
+
     @cached_property
     def step(self) -> Step | None:
         """What is accounted for together: a release, a pass, or with correlated noise all; None without privacy."""
@@ -178,7 +185,7 @@ class Plan:
     def eps(self, steps: int | None = None) -> float | None:
         """Return eps at the recipe's delta after so many steps, rounded up; None without privacy or a finite eps."""
         steps = self.steps if steps is None else steps
-        if self.private is None or self.private.delta is None:
+        if self.private is None:
             return None
         if steps == 0 and not self.before:
             return 0.0
@@ -186,7 +193,7 @@ class Plan:
         try:
             tol = evaluate.answer_tol(process)
             tol = tol if steps == self.steps else max(tol, EPOCH_TOL)
-            return guarantee(process, ACCOUNTANT, tol, self.private.delta).epsilon.safe
+            return guarantee(process, ACCOUNTANT, tol, self.delta).epsilon.safe
         except Unsupported:
             return None
 
@@ -210,15 +217,14 @@ class Plan:
         looks = Looks(rule, every, most)
         if rule.records != "private" or private is None:
             return looks
-        target, delta = rule.eps or private.eps, private.delta
+        target = rule.eps or private.eps
         assert target is not None
-        assert delta is not None
 
         def at(sigma: float) -> Looks:
-            return replace(looks, sigma=sigma, adjacency=self.adjacency, delta=delta)
+            return replace(looks, sigma=sigma, adjacency=self.adjacency, delta=self.delta)
 
         tol = evaluate.answer_tol(at(1.0).process())
-        return at(least_noise(lambda sigma: at(sigma).process(), ACCOUNTANT, target, delta, tol).value)
+        return at(least_noise(lambda sigma: at(sigma).process(), ACCOUNTANT, target, self.delta, tol).value)
 
     @property
     def end(self) -> tuple[str, ...]:
@@ -296,14 +302,12 @@ def guarantees(plan: Plan, process: Process) -> tuple[list[Guarantee], list[eval
     Of a training that was ended by what it released, no number holds but that of all planned steps: its end is a
     function of the releases of all of them, and so post-processing.
     """
-    private = plan.private
-    assert private is not None
     if not plan.scheduled:
         process = plan.process(plan.planned)
     rows, refused = [], []
     for name in plan.train.accountants:
         try:
-            row = guarantee(process, name, evaluate.answer_tol(process), private.delta)
+            row = guarantee(process, name, evaluate.answer_tol(process), plan.delta)
             rows.append(replace(row, accountant=name))  # with its options, which distinguish its answers
         except Unsupported as error:
             refused.append(evaluate.Refusal(name, str(error)))
@@ -362,12 +366,15 @@ def _with_noise(plan: Plan, private: Privacy) -> Plan:
     """The plan with the noise of the recipe, or with the least noise that keeps its target."""
     if private.sigma is not None:
         return replace(plan, multiplier=private.sigma / 2 if private.clip == "batch-mean" else private.sigma)
-    eps, delta = private.eps, private.delta
+    eps = private.eps
     assert eps is not None
-    assert delta is not None
     accountant = private.accountant or ACCOUNTANT
-    tol = evaluate.answer_tol(_process(plan, 1.0, plan.steps))
-    answer = least_noise(lambda sigma: _process(plan, sigma, plan.steps), accountant, eps, delta, tol)
+
+    def at(sigma: float) -> Process:
+        return replace(plan, multiplier=sigma).process()
+
+    tol = evaluate.answer_tol(at(1.0))
+    answer = least_noise(at, accountant, eps, plan.delta, tol)
     reached = text(answer.row.epsilon.safe, up=True, limit=eps)
     near = f"within {answer.within:.2g} (relative) of " if (answer.within or 0.0) > NEAR_LEAST else ""
     least = f"sigma = {echo(answer.value)} is {near}the least that keeps eps = {reached} <= {echo(eps)}"
@@ -375,7 +382,7 @@ def _with_noise(plan: Plan, private: Privacy) -> Plan:
     joint = ", as if it and the runs before it had been planned together" if plan.before else ""
     note = f"{least} {times}{joint}, by {accountant} ({answer.row.claim})"
     if plan.before:
-        spent = evaluate.ask(evaluate.curve(plan.under_neighbours(plan.before), accountant, tol), delta=delta)
+        spent = evaluate.ask(evaluate.curve(plan.under_neighbours(plan.before), accountant, tol), delta=plan.delta)
         alone = text(spent.epsilon.safe, up=True)
         note += f"; the runs before it cost eps = {alone} alone, so that a larger privacy.eps needs less noise"
     return replace(plan, multiplier=answer.value, notes=(*plan.notes, note, *answer.warnings()))
@@ -383,30 +390,24 @@ def _with_noise(plan: Plan, private: Privacy) -> Plan:
 
 def _truncate(plan: Plan, private: Privacy) -> Plan:
     """The plan with fewer steps if noise and target are both given and all steps would cost more than the target."""
-    target, delta = private.eps, private.delta
+    target = private.eps
     if private.sigma is None or target is None:
         return plan
-    assert delta is not None
     eps = plan.eps()
     if eps is not None and eps <= target:
         return plan
     # the statement evaluates at this width, and must not exceed the target where a narrower bracket would not
-    tol = evaluate.answer_tol(_process(plan, plan.multiplier, plan.steps))
+    tol = evaluate.answer_tol(plan.process())
     unit = plan.sampling.pass_steps
     parameter = Unknown("n", -1, unit, plan.steps, whole=True, unit=unit)
-    answer = solve_for(
-        parameter, lambda n: _process(plan, plan.multiplier, int(n)), ACCOUNTANT, Target(target, delta), tol, finest=tol
-    )
+    limit = Target(target, plan.delta)
+    answer = solve_for(parameter, lambda n: plan.process(int(n)), ACCOUNTANT, limit, tol, finest=tol)
     steps, reached = int(answer.value), text(answer.row.epsilon.safe, up=True, limit=target)
     note = (
         f"stops after {steps} of {plan.steps} steps, where eps = {reached}: "
         f"{'one more' if unit == 1 else 'another pass'} would exceed {echo(target)}"
     )
     return replace(plan, steps=steps, notes=(*plan.notes, note, *answer.warnings()))
-
-
-def _process(plan: Plan, multiplier: float, steps: int) -> Process:
-    return replace(plan, multiplier=multiplier).process(steps)
 
 
 # The duration of a recipe: as it states, or estimated from the operations of its model.

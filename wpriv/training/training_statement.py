@@ -129,7 +129,6 @@ def _guaranteed(
     release, private = plan.release, plan.private
     assert release is not None
     assert private is not None
-    assert private.delta is not None
     lists = render.sections(
         "training_lists.txt.j2",
         train=plan.train,
@@ -161,7 +160,7 @@ def _guaranteed(
         **{"process": process.describe(), "premises": [premise.sentence for premise in process.premises()]},
         "guarantees": [row.as_dict() for row in rows if evaluate.no_guarantee(row) is None],
         "for_comparison": [row.as_dict() for row in rows if evaluate.no_guarantee(row) is not None],
-        "delta": words.share(private.delta, plan.records).model_dump(),
+        "delta": words.share(plan.delta, plan.records).model_dump(),
         "refused": [{"accountant": refusal.accountant, "reason": refusal.reason} for refusal in refused],
         **{key: lists[key] for key in ("covered", "not_covered", "not_assessed")},
         "warnings": list(dict.fromkeys([*_warnings(plan, rows), *(line for row in rows for line in row.warnings)])),
@@ -175,7 +174,7 @@ def warnings_of_plan(plan: Plan) -> list[str]:
     broken = plan.private.clip == "batch-mean"
     warnings = [PUBLISHED.format(sigma=plan.multiplier * 2, multiplier=plan.multiplier)] if broken else []
     warnings += [words.FIXED_SEED] if plan.train.seed is not None else []
-    return warnings + weak_figures(plan.eps() or 0.0, plan.private.delta or 0.0, plan.records)
+    return warnings + weak_figures(plan.eps() or 0.0, plan.delta, plan.records)
 
 
 def _warnings(plan: Plan, rows: list[Guarantee]) -> list[str]:

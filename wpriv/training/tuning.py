@@ -227,8 +227,6 @@ def _several(multipliers: list[float], factor: float) -> str:
 
 def _least_noise(draft: Plan, accountant: str, eps: float, repeats: Repeats) -> float:
     """The least noise multiplier with which the best of K runs of one candidate keeps the target."""
-    assert draft.private is not None
-    assert draft.private.delta is not None
 
     def process(sigma: float) -> Process:
         return replace(draft, multiplier=sigma).process()
@@ -237,7 +235,7 @@ def _least_noise(draft: Plan, accountant: str, eps: float, repeats: Repeats) -> 
         return best_of_runs.of_candidates([of], [1.0], accountant, tol, repeats)
 
     tol = max(evaluate.answer_tol(process(1.0)), best_of_runs.PROFILE_TOL)
-    return solve_for(plan.NOISE, process, accountant, Target(eps, draft.private.delta), tol, account=account).value
+    return solve_for(plan.NOISE, process, accountant, Target(eps, draft.delta), tol, account=account).value
 
 
 def _key(process: Process) -> str:
