@@ -91,6 +91,7 @@ STRATIFIED = (
     "cv=KFold(n, shuffle=True, random_state=0), whose folds depend on no record"
 )
 Floats = NDArray[np.float64]
+Targets = NDArray[np.int64] | NDArray[np.float32]
 Run = list[ledger.Entry]
 """The entries of one fit."""
 PLANNED = (
@@ -156,9 +157,7 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no 
         """Return records as the network takes them: clipped to ``bounds`` and mapped to [-1, 1], or as they are."""
         return x if self._bounds is None else _to_unit(x, *self._bounds)
 
-    def _fit_network(
-        self, x: Floats, targets: NDArray[np.int64] | NDArray[np.float32], labels: list[object], remarks: list[str]
-    ) -> None:
+    def _fit_network(self, x: Floats, targets: Targets, labels: list[object], remarks: list[str]) -> None:
         """Train a new network, and keep it with its guarantee and statement.
 
         Args:
@@ -195,12 +194,7 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no 
         self.statement_ = _statement_text({**statement, **facts}, remarks, about)
 
     def _train(
-        self,
-        network: nn.Module,
-        inputs: NDArray[np.float32],
-        targets: NDArray[np.int64] | NDArray[np.float32],
-        count: int,
-        seed: int | None,
+        self, network: nn.Module, inputs: NDArray[np.float32], targets: Targets, count: int, seed: int | None
     ) -> tuple[Guarantee, Json]:
         """Train a network by wpriv's steps in a folder that is removed afterwards, and return guarantee and statement.
 
@@ -209,9 +203,8 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no 
         # evaluation needs test records: one made-up record, so that no record of the caller is evaluated
         test = np.zeros_like(inputs[:1]), np.zeros_like(targets[:1])
         memory = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
-        eps, delta, clip, epochs, lr = (
-            positive_number(getattr(self, name), f"`{name}`") for name in ("epsilon", "delta", "clip", "epochs", "lr")
-        )
+        names = ("epsilon", "delta", "clip", "epochs", "lr")
+        options = {name: positive_number(getattr(self, name), f"`{name}`") for name in names}
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="wpriv-fit-", dir=memory))
             stack.enter_context(_own_generator())
@@ -221,17 +214,14 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no 
                 test=test,
                 loss="cross-entropy" if count else "squared",
                 classes=list(range(count)) or None,
-                eps=eps,
-                delta=delta,
-                clip=clip,
+                eps=options.pop("epsilon"),
                 sampling="poisson",
                 batch=min(positive_number(self.batch, "`batch`", whole=True), len(inputs)),
-                epochs=epochs,
-                lr=lr,
                 seed=seed,
+                **options,
             )
             run = training_run.own_run(training, Path(folder) / "fit", "cpu")
-            begun = run.begin(stack, resume=False, fork=False, fresh=False)
+            begun = run.begin(stack)
             engine, batches = run.prepare(begun)
             charged = None if self.account is None else _charge(Path(self.account), begun.plan)
             for indices in batches():
