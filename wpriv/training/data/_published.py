@@ -380,7 +380,7 @@ class German(Published):
             test_share=params.test_share,
             split_seed=params.split_seed,
         )
-        return table.read_csv([table.Content(path, raw, file)], params.shown_name([file]), roles, params.SOURCE)
+        return table.read_csv([(path, raw)], (file,), params.shown_name([file]), roles, params.SOURCE)
 
 
 @dataclass(frozen=True)
