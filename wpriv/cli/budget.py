@@ -118,14 +118,11 @@ def _print_answer(
         row = budget.answer(
             process, names[0], attack=mode in ("text", "json"), beside_others=limit is not None, **question
         )
-        answers = budget.AnswerTable([row], [])
+        rows, refusals = [row], list[evaluate.Refusal]()
     else:
-        answers = budget.by_accountants(process, names, **question)
-    rows = (
-        answers.rows
-        if limit is None
-        else plausibility.narrow_to_decide(process, answers.rows, limit, question.get("tol"))
-    )
+        rows, refusals = budget.by_accountants(process, names, **question)
+    if limit is not None:
+        rows = plausibility.narrow_to_decide(process, rows, limit, question.get("tol"))
     rows = [evaluate.with_warnings(row, plausibility.plausibility_warnings(row, process.records)) for row in rows]
     rows = [row.with_extra(explain=basis.explain(row)) for row in rows] if explain else rows
 
@@ -133,7 +130,7 @@ def _print_answer(
         if single:
             guarantee_output.print_guarantee(rows[0], mode, limit)
             return
-        refused = [{"accountant": refusal.accountant, "reason": refusal.reason} for refusal in answers.refused]
+        refused = [{"accountant": refusal.accountant, "reason": refusal.reason} for refusal in refusals]
         guarantee_output.print_guarantees(rows, refused, mode, limit)
 
     output.print_with_certificate(show, lambda: rows[0], file)
