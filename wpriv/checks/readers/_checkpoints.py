@@ -21,7 +21,7 @@ from wpriv.files import shown_path
 # of the pickle, which holds no tensors
 MAX_BYTES = 16_000_000
 # packages whose classes become a placeholder: what they hold is no number of a guarantee
-PLACEHOLDERS = (*("torch", "numpy", "opacus", "lightning", "pytorch_lightning", "lightning_fabric", "collections"),)
+PLACEHOLDERS = ("torch", "numpy", "opacus", "lightning", "pytorch_lightning", "lightning_fabric", "collections")
 # types of Python that do nothing when they are called, and may be in a checkpoint
 TYPES = ("set", "frozenset", "complex", "bytearray", "slice", "range", "dict", "list", "tuple", "int", "float", "str")
 # types of keys: the hash of nested tuples takes a time that doubles with each level

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wpriv.checks.premises import StepSpec
+from wpriv.checks.premises import Fact, StepSpec
 from wpriv.checks.readers._documents import count, items, real
 from wpriv.errors import UsageError
 
@@ -36,6 +36,12 @@ def of_history(history: object, owner: str) -> tuple[StepSpec, ...]:
         raise UsageError(f"{owner} has up to {MAX_KINDS:,} kinds of steps; found {len(rows):,}")
     entries = [entry(row, f"entry {index} of {owner}") for index, row in enumerate(rows, 1)]
     return tuple(gauss(*each) for each in entries if each[2])
+
+
+def counted(updates: int, owner: str = "") -> tuple[Fact, Fact]:
+    """The premises that a counter of updates shows; ``owner`` is what has it, such as ``trainer.``."""
+    name = f"{owner}global_step"
+    return Fact("steps", updates, where=f"{name} is {updates}"), Fact("steps_source", "counter", where=name)
 
 
 def total(steps: Sequence[StepSpec]) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from wpriv.checks.premises import Fact, Found
 from wpriv.checks.readers import _checkpoints, _documents, opacus
 from wpriv.checks.readers._documents import count, mapping
-from wpriv.checks.readers._gaussian_steps import of_history, total
+from wpriv.checks.readers._gaussian_steps import counted, of_history, total
 from wpriv.errors import UsageError
 from wpriv.files import csv_tables
 
@@ -63,8 +63,7 @@ def _trainer(trainer: object, further: Mapping[str, object]) -> Found:
     if any(fact.field == "steps_accounted" for fact in facts):
         facts.append(Fact("steps_source", "history", where="history"))
     else:
-        facts.append(Fact("steps", updates, where=f"trainer.global_step is {updates}"))
-        facts.append(Fact("steps_source", "counter", where="trainer.global_step"))
+        facts += counted(updates, "trainer.")
     notes = found.notes
     if len(optimizers) > 1:
         notes = (*notes, f"the Trainer has {len(optimizers)} optimizers; the first one was read")
@@ -89,14 +88,10 @@ def _checkpoint(path: Path) -> Found:
     )
     name = f"{NAME} {data.get(VERSION)}"[:60]
     if account is None:
-        steps = (
-            Fact("steps", updates, where=f"global_step is {updates}"),
-            Fact("steps_source", "counter", where="global_step"),
-        )
         note = (
             "the checkpoint has no account: save the state of the accountant in a callback, or give its PrivacyEngine"
         )
-        return Found(name, steps, notes=(note,), read=(f"global_step {updates}",))
+        return Found(name, counted(updates), notes=(note,), read=(f"global_step {updates}",))
     accounted = of_history(account.get("history"), "the history of a callback")
     n, mechanism = total(accounted), str(account.get("mechanism"))[:40]
     facts = [

@@ -8,7 +8,7 @@ from pathlib import Path
 from wpriv.checks.premises import Fact, Found, StepSpec
 from wpriv.checks.readers import _documents, dp_accounting
 from wpriv.checks.readers._documents import count, mapping, real
-from wpriv.checks.readers._gaussian_steps import gauss, total
+from wpriv.checks.readers._gaussian_steps import counted, gauss, total
 from wpriv.checks.readers.transformers import last_logged, state_file, tuning_notes
 from wpriv.errors import Unsupported, UsageError
 
@@ -95,8 +95,7 @@ def _of_trainer(data: Mapping[str, object]) -> list[Fact]:
     owner = "trainer_state.json"
     updates = count(data, "global_step", owner)
     facts = [
-        Fact("steps", updates, where=f"global_step is {updates}"),
-        Fact("steps_source", "counter", where="global_step"),
+        *counted(updates),
         Fact("clip.per", "record", where="opake clips gradients of single records"),
         Fact("claim.by", "opake pld"),
     ]

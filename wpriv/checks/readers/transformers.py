@@ -10,7 +10,7 @@ from pathlib import Path
 from wpriv.checks.premises import Fact, Found, StepSpec
 from wpriv.checks.readers import _documents
 from wpriv.checks.readers._documents import count, mapping, real
-from wpriv.checks.readers._gaussian_steps import gauss, of_history, refutes, total
+from wpriv.checks.readers._gaussian_steps import counted, gauss, of_history, refutes, total
 
 STATE = "trainer_state.json"
 
@@ -45,11 +45,7 @@ def read(x: object, further: Mapping[str, object]) -> Found:
     notes = tuning_notes(data)
     if "DPCallback" in callbacks:
         return _private(mapping(callbacks["DPCallback"], "DPCallback"), data, updates, notes)
-    facts = (
-        Fact("steps", updates, where=f"global_step is {updates}"),
-        Fact("steps_source", "counter", where="global_step"),
-    )
-    return Found("transformers", facts, notes=notes, read=(f"global_step {updates}",))
+    return Found("transformers", counted(updates), notes=notes, read=(f"global_step {updates}",))
 
 
 def tuning_notes(data: Mapping[str, object]) -> tuple[str, ...]:
