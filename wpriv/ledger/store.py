@@ -313,10 +313,7 @@ class Store:
         Raises:
             UsageError: no ledger, or one of a later version.
         """
-        if not self.id and not inspect(connection).has_table("ledger"):
-            raise UsageError(f"{self.url} holds no ledger. Make one with `wpriv ledger init {self.url} ...`")
-        query = select(LEDGER)
-        row = connection.execute(query.with_for_update() if lock and self.kind == "postgresql" else query).one()
+        row = self._any_row(connection, lock)
         if row.schema > SCHEMA:
             raise UsageError(f"{self.url} was written by a later version of wpriv (schema {row.schema}). Install it")
         if row.schema < SCHEMA:
@@ -326,6 +323,13 @@ class Store:
             )
         self.id = row.id
         return row
+
+    def _any_row(self, connection: Connection, lock: bool) -> Any:
+        """The row of a ledger of any version, locked as for ``row``; UsageError where there is none."""
+        if not self.id and not inspect(connection).has_table("ledger"):
+            raise UsageError(f"{self.url} holds no ledger. Make one with `wpriv ledger init {self.url} ...`")
+        query = select(LEDGER)
+        return connection.execute(query.with_for_update() if lock and self.kind == "postgresql" else query).one()
 
     def migrate(self, keep: Callable[[str, list[Entry]], None]) -> tuple[int, int]:
         """Bring an earlier database up to this version, in one transaction; stored entries keep their bytes.
@@ -338,10 +342,7 @@ class Store:
             UsageError: there is no ledger, it is up to date, or one of a later version.
         """
         with self.transaction() as connection:
-            if not inspect(connection).has_table("ledger"):
-                raise UsageError(f"{self.url} holds no ledger. Make one with `wpriv ledger init {self.url} ...`")
-            query = select(LEDGER)
-            row = connection.execute(query if self.kind == "sqlite" else query.with_for_update()).one()
+            row = self._any_row(connection, lock=True)
             if row.schema >= SCHEMA:
                 state = "is up to date" if row.schema == SCHEMA else "was written by a later version of wpriv"
                 raise UsageError(f"{self.url} {state} (schema {row.schema}): nothing was changed")
