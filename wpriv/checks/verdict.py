@@ -379,8 +379,7 @@ def _by(name: str) -> str:
 
 
 def _contradicted(each: Difference) -> str:
-    where = f"; {each.where}" if each.where else ""
-    return f"{each.words}{where}" if each.where else f"{each.words}, {each.accounted}"
+    return f"{each.words}; {each.where}" if each.where else f"{each.words}, {each.accounted}"
 
 
 def _declared(premises: Premises) -> Iterator[str]:
