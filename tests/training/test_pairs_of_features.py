@@ -12,7 +12,7 @@ import wpriv
 from tests.training.tuning_kills import RECIPE
 from wpriv import FixedSize, Gauss, Poisson, Process, Step
 from wpriv.accounting import budget, build_process, certificates, evaluate, ledger, load_recipe, plausibility
-from wpriv.accounting.claims import subject
+from wpriv.accounting.claims import verify_claim
 from wpriv.accounting.comparison import grid
 from wpriv.config import recipe, yaml_document
 from wpriv.errors import Unsupported, UsageError
@@ -152,7 +152,7 @@ def test_the_best_of_several_runs_is_no_process_with_a_certificate_or_an_order(t
     path.write_text("kind: budget\nprocess: [{mech: gauss, sigma: 4}]\ndelta: 1e-5\nrepeats: geometric:mean=5\n")
     assert "repeats" in load_recipe.budget(path)[2]
     with pytest.raises(Unsupported, match="best of a random number of runs"):
-        subject.described(path)
+        verify_claim.described(path)
 
 
 @pytest.mark.parametrize(("more", "words"), [({"group": 3}, "up to 3 records"), ({"tuning": {}}, "of all runs")])
@@ -190,7 +190,7 @@ def test_a_mechanism_and_its_name_are_read_in_the_same_words():
 def test_the_folder_of_a_tuned_training_is_no_process(tmp_path):
     (tmp_path / "statement.json").write_text('{"tuning": {}}')
     with pytest.raises(Unsupported, match="best of a random number of runs"):
-        subject.described(tmp_path)
+        verify_claim.described(tmp_path)
 
 
 @pytest.mark.parametrize(("claim", "name"), [("mu=1", "rdp"), ("rho=0.5", "pld")])

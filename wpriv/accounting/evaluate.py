@@ -74,7 +74,7 @@ def curve_with_data_sets(curve: Curve, account: Callable[[Process], Curve]) -> C
     lower = _lower(curve.process, account)
     steps = curve.process.steps
     is_one = lower is not None and len(steps) == 1 and steps[0].n == 1
-    orders = tuple(_joined_order(each, curve.orders[0]) for each in (_orders(lower) if curve.orders else ()))
+    orders = tuple(_joined(each, curve.orders[0]) for each in (_orders(lower) if curve.orders else ()))
     if is_one:
         return replace(curve, orders=orders)
     none = _nothing if lower is None else lower.delta_bracket
@@ -104,22 +104,17 @@ def _orders(lower: Curve | None) -> tuple[OrderDelta, ...]:
     return (_nothing,) if lower is None else lower.orders or (lambda eps, width=0.0: lower.delta_bracket(eps),)
 
 
-def _joined_order(low: OrderDelta, high: OrderDelta) -> OrderDelta:
-    """The same of one order of the neighbours, at a relative width that suffices."""
-    return lambda eps, width=0.0: _joined(lambda at: low(at, width), lambda at: high(at, width))(eps)
-
-
 def _nothing(_: float, width: float = 0.0) -> Bracket:
     return Bracket(0.0, 0.0, 0.0)
 
 
-def _joined(low: Callable[[float], Bracket], high: Callable[[float], Bracket]) -> Callable[[float], Bracket]:
-    """The upper end of one bracket with the lower end of another."""
+def _joined(low: Callable[..., Bracket], high: Callable[..., Bracket]) -> Callable[..., Bracket]:
+    """The upper end of one bracket with the lower end of another, at a relative width if both take one."""
 
-    def bracket(at: float) -> Bracket:
-        above = high(at)
+    def bracket(at: float, *width: float) -> Bracket:
+        above = high(at, *width)
         try:
-            below = low(at).lower or 0.0
+            below = low(at, *width).lower or 0.0
         except Unsupported:
             below = 0.0
         by = "; ".join(word for word in (above.by, TWO_DATA_SETS if below else "") if word)

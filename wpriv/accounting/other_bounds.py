@@ -98,8 +98,20 @@ class OtherBounds:
 
     @cached_property
     def unsampled(self) -> Curve | None:
-        """The curve of ``_unsampled``."""
-        return _unsampled(self.process)
+        """The exact curve without sampling, in closed form; None where nothing is sampled or none is known.
+
+        It bounds that of the sampled process: docs/theory/subsampling.md, Corollary 3. A pass of random allocation, or
+        of shuffled batches, is a mixture over the step that a record takes part in, so that one release without
+        sampling bounds a whole pass in the same way, and so it does for groups and for Poisson sampling under
+        replace-one. A largest batch is no such mixture, since a record may take the place of another.
+        """
+        samplings = [step.sampling for step in self.process.steps]
+        if all(each.kind == "none" for each in samplings) or any(each.max_batch for each in samplings):
+            return None
+        whole = without_sampling(self.process)
+        pairs = [closed_form(run) for run in whole.directions()]
+        known = [pair for pair in pairs if pair is not None]
+        return curve_of_pair(whole, known, accountant="pld", source=UNSAMPLED) if len(known) == len(pairs) else None
 
     @cached_property
     def dominated(self) -> list[WeightedPairs]:
@@ -267,23 +279,6 @@ def _answer(curve: Curve, ask: Ask) -> float:
         return ask(curve).safe
     except Unsupported:
         return math.inf
-
-
-def _unsampled(process: Process) -> Curve | None:
-    """The exact curve of the process without sampling, in closed form; None where nothing is sampled or none is known.
-
-    It bounds that of the sampled process: docs/theory/subsampling.md, Corollary 3. A pass of random allocation, or of
-    shuffled batches, is a mixture over the step that a record takes part in, so that one release without sampling
-    bounds a whole pass in the same way, and so it does for groups and for Poisson sampling under replace-one. A largest
-    batch is no such mixture, since a record may take the place of another.
-    """
-    samplings = [step.sampling for step in process.steps]
-    if all(each.kind == "none" for each in samplings) or any(each.max_batch for each in samplings):
-        return None
-    whole = without_sampling(process)
-    pairs = [closed_form(run) for run in whole.directions()]
-    known = [pair for pair in pairs if pair is not None]
-    return curve_of_pair(whole, known, accountant="pld", source=UNSAMPLED) if len(known) == len(pairs) else None
 
 
 def _by_second_moment(process: Process) -> Curve | None:
