@@ -11,7 +11,7 @@ from scipy.special import ndtr
 import wpriv
 from tests.training.tuning_kills import RECIPE
 from wpriv import FixedSize, Gauss, Poisson, Process, Step
-from wpriv.accounting import budget, build_process, certificates, evaluate, ledger, load_recipe, plausibility
+from wpriv.accounting import budget, build_process, certificates, evaluate, ledger, load_recipe
 from wpriv.accounting.claims import verify_claim
 from wpriv.accounting.comparison import grid
 from wpriv.config import recipe, yaml_document
@@ -203,6 +203,6 @@ def test_a_bracket_narrowed_for_a_limit_keeps_its_other_warnings():
     job = build_process.described_process("laplace", scale=5, n=10)
     row = evaluate.with_warnings(budget.answer(job, "pld", delta=1e-5, tol=0.3), ["beside it"])
     limit = (row.epsilon.lower + row.epsilon.safe) / 2
-    (narrow,) = plausibility.narrow_to_decide(job, [row], limit, 0.3)
+    (narrow,) = budget.narrow_to_decide(job, [row], limit, 0.3)
     assert narrow.epsilon.safe < row.epsilon.safe
     assert "beside it" in narrow.warnings

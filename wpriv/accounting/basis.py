@@ -21,6 +21,7 @@ from wpriv.core.kinds import PASSES, Adjacency
 from wpriv.core.loss_moments import resolved_class
 from wpriv.core.loss_pair import LOSS_ROUNDING, LossPair
 from wpriv.core.mechanism import Mechanism
+from wpriv.core.membership import order_names
 from wpriv.core.process import Process, Step, WeightedPairs, closed_form, log_finite, require_exact_plds
 from wpriv.errors import UnknownName, Unsupported
 from wpriv.files.shown import Shown
@@ -157,9 +158,7 @@ def _classes(process: Process) -> list[dict[str, object]]:
 
 
 def _named(process: Process, directions: list[WeightedPairs]) -> dict[str, WeightedPairs]:
-    """The pairs of each order of the neighbours, by its name."""
-    names = ["remove", "add"] if process.adjacency == Adjacency.ADD_REMOVE else ["P over Q", "Q over P"]
-    return dict(zip(["both"] if len(directions) == 1 else names, directions, strict=True))
+    return dict(zip(order_names(process, len(directions)), directions, strict=True))
 
 
 def lines(explanation: dict[str, Any]) -> list[str]:

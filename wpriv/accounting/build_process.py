@@ -24,17 +24,6 @@ from wpriv.hints import plain
 from wpriv.numerics.numbers import number, shown, whole
 
 
-def process_between(steps: Sequence[Step], adjacency: str | None, group: object, records: int | None) -> Process:
-    """A process that knows the size of the data set where its guarantee depends on that."""
-    persons = 1 if group is None else whole(group, "group")
-    depends = any(
-        step.sampling.max_batch or (persons > 1 and step.sampling.kind == "fixed" and step.sampling.rate < 1)
-        for step in steps
-    )
-    size = records if depends and records is not None else 0
-    return Process(tuple(steps), "" if adjacency is None else adjacency, persons, size)
-
-
 def neighbour_readings(process: Process) -> list[str]:
     """Notes on groups and largest batches, and premises that every answer says, as far as the process has them."""
     lines = []
@@ -145,7 +134,13 @@ def process(
         steps.append(new)
     if isinstance(adjacency, str) and not adjacency:
         raise UsageError("the adjacency is empty; give add-remove or replace-one, or leave it out")
-    return process_between(steps, adjacency, group, records)
+    persons = 1 if group is None else whole(group, "group")
+    depends = any(
+        step.sampling.max_batch or (persons > 1 and step.sampling.kind == "fixed" and step.sampling.rate < 1)
+        for step in steps
+    )
+    size = records if depends and records is not None else 0
+    return Process(tuple(steps), "" if adjacency is None else adjacency, persons, size)
 
 
 def question(**given: object) -> dict[str, float]:

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from wpriv.accounting import adaptive_history, best_of_runs, build_process, evaluate
-from wpriv.accounting.budget import Keywords
+from wpriv.accounting.budget import Keywords, plausibility_warnings
 from wpriv.accounting.build_process import neighbour_readings
-from wpriv.accounting.plausibility import plausibility_warnings
 from wpriv.accounting.search import Unknown
 from wpriv.accounting.target import Solution, Target, default_tol, read_target, solve_for
 from wpriv.config import plain_words
@@ -38,12 +37,6 @@ RADIUS = (
 TOO_FEW = "two inputs are up to a diameter apart, so this is less noise than the formula asks for"
 
 
-def applies(mechanism: Mechanism) -> bool:
-    """Tell whether the formulas apply to the noise of a mechanism: continuous, untruncated Gauss or Laplace noise."""
-    noise = mechanism.additive_noise()
-    return noise is not None and not (noise.discrete or noise.truncated)
-
-
 def classical_formula(mechanism: Any, eps: float, delta: float, n: int) -> list[dict[str, Any]]:
     """Sigma or scale by the formulas in common use, and whether each is proven at this target.
 
@@ -51,7 +44,7 @@ def classical_formula(mechanism: Any, eps: float, delta: float, n: int) -> list[
     eps_1-DP.
 
     Args:
-        mechanism: one to which they apply (``applies``).
+        mechanism: one of continuous, untruncated Gauss or Laplace noise.
     Returns:
         Rows with ``formula``, ``sigma`` or ``scale`` (None where the formula has no value), ``valid`` and ``note``.
     Source: Dwork and Roth (2014), Theorem A.1; Zhao et al. (2019), as eq. (4) of Reshetova, Chen, Ozgur (2023).
@@ -228,14 +221,7 @@ def calibrate(
 
 @dataclass(frozen=True)
 class _OpenStep:
-    """A step of which one parameter is solved for.
-
-    Args:
-        unknown: that parameter.
-        spec: the rest of the step.
-        records: the size of the data set, where it is known.
-        notes: how the step was read.
-    """
+    """A step of which one parameter is solved for; ``spec`` is the rest of it, and ``notes`` say how it was read."""
 
     unknown: Unknown
     spec: dict[str, Any]
@@ -393,11 +379,10 @@ def _check_kinds(
 
 
 def _check_classical(spec: dict[str, Any], unknown: Unknown) -> None:
-    if (
-        unknown.name != registry.mechanism(spec["mech"]).noise
-        or (spec.get("sampling") or "none") != "none"
-        or not applies(build_process.step({**spec, unknown.name: 1.0}).mechanism)
-    ):
+    noise = None
+    if unknown.name == registry.mechanism(spec["mech"]).noise and (spec.get("sampling") or "none") == "none":
+        noise = build_process.step({**spec, unknown.name: 1.0}).mechanism.additive_noise()
+    if noise is None or noise.discrete or noise.truncated:
         raise UsageError(
             "`compare_classical` shows other formulas for Gaussian and Laplace noise, as of `mech='gauss'`: it needs "
             "such a mechanism, without sampling, and with the noise left to solve for"

@@ -135,7 +135,7 @@ def _print_answer(
     explain: bool,
     file: str | None,
 ) -> None:
-    from wpriv.accounting import budget, evaluate, plausibility
+    from wpriv.accounting import budget, evaluate
     from wpriv.cli import guarantee_output, output
 
     single = not flags.several(names)
@@ -148,8 +148,8 @@ def _print_answer(
     else:
         rows, refusals = budget.by_accountants(process, names, **question)
     if limit is not None:
-        rows = plausibility.narrow_to_decide(process, rows, limit, question.get("tol"))
-    rows = [evaluate.with_warnings(row, plausibility.plausibility_warnings(row, process.records)) for row in rows]
+        rows = budget.narrow_to_decide(process, rows, limit, question.get("tol"))
+    rows = [evaluate.with_warnings(row, budget.plausibility_warnings(row, process.records)) for row in rows]
     rows = [_explained(row) for row in rows] if explain else rows
 
     def show() -> None:
@@ -161,7 +161,7 @@ def _print_answer(
 
     output.print_with_certificate(show, lambda: rows[0], file)
     if limit is not None:
-        plausibility.check_max_eps(rows, limit)
+        budget.check_max_eps(rows, limit)
 
 
 def _explained(row: Guarantee) -> Guarantee:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wpriv.accounting import adaptive_history
+from wpriv.accounting.budget import runs_in_advance
 from wpriv.accounting.build_process import DescribedProcess
-from wpriv.accounting.plausibility import runs_in_advance
 from wpriv.cli import output
 from wpriv.core.guarantee import CLAIM_WORDS, Guarantee, unit_notes
 from wpriv.files import csv_tables

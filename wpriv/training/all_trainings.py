@@ -16,7 +16,7 @@ from wpriv.core.guarantee import Guarantee
 from wpriv.core.kinds import Adjacency
 from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported, UsageError
-from wpriv.randomness import stream_digest, training_seeds
+from wpriv.randomness import key_digest, training_seeds
 from wpriv.results import model, storage
 from wpriv.results.model import Json
 from wpriv.training.plan import Plan
@@ -123,7 +123,7 @@ def of_plan(plan: Plan) -> Release | None:
     if private is None or private.delta is None:
         return None
     seed = plan.train.seed
-    streams = frozenset() if seed is None else frozenset({stream_digest(training_seeds(seed))})
+    streams = frozenset() if seed is None else frozenset({key_digest(training_seeds(seed).noise)})
     return Release(plan.process(), private.delta, streams, _unit(plan))
 
 
