@@ -20,7 +20,7 @@ from wpriv.accounting.claims.loss_threshold import (
     trials_needed,
 )
 from wpriv.accounting.evaluate import alike, has_endless_loss, is_bound_only, is_drawn
-from wpriv.config.claim import Claim
+from wpriv.config.plain_words import Claim
 from wpriv.core.guarantee import Curve, OrderDelta
 from wpriv.core.membership import order_names
 from wpriv.core.process import Process, WeightedPairs, sandwich
