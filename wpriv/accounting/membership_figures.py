@@ -188,20 +188,16 @@ def trade_off_rows(
     orders = {
         name: bounds.order_rates(order, rates) for name, order in zip(bounds.names, bounds.trade_offs, strict=True)
     }
+    about = {"mu_lower": value.lower, "mu_upper": value.upper, "mu_regret": value.regret}
     rows = []
     for index, rate in enumerate(rates):
-        points = {name: curve[index] for name, curve in orders.items()}
-        row = {
-            "fpr": rate,
-            "fnr_lower": min(point.fnr_lower for point in points.values()),
-            "fnr_upper": min(point.fnr_upper for point in points.values()),
-        }
+        points = {name.replace(" ", "_").lower(): curve[index] for name, curve in orders.items()}
+        row = {"fpr": rate}
+        row |= {end: min(getattr(point, end) for point in points.values()) for end in ("fnr_lower", "fnr_upper")}
         if len(points) > 1:
             for name, point in points.items():
-                key = name.replace(" ", "_").lower()
-                row |= {f"{key}_fnr_lower": point.fnr_lower, f"{key}_fnr_upper": point.fnr_upper}
+                row |= {f"{name}_fnr_lower": point.fnr_lower, f"{name}_fnr_upper": point.fnr_upper}
         gauss = float(ndtr(-ndtri(rate) - value.upper)) if math.isfinite(value.upper) else None
-        about = {"mu_lower": value.lower, "mu_upper": value.upper, "mu_regret": value.regret}
         rows.append({**row, "guess": 1 - rate, "gauss": gauss, **about})
     return rows
 

@@ -88,11 +88,7 @@ def _decided(asked: Callable[[], Question]) -> tuple[Decision | None, str]:
 
 @dataclass(frozen=True)
 class PublishedVerdict(Decided):
-    """The verdict on one published claim.
-
-    Args:
-        name: of the claim in the recipe. source: where it was published. expected: the verdict in the recipe, or None.
-    """
+    """The verdict on one published claim, where it was published, and the verdict that the recipe expects, if any."""
 
     name: str
     source: str

@@ -13,7 +13,6 @@ from wpriv.accounting.budget import Keywords
 from wpriv.accounting.comparison import grid
 from wpriv.accounting.comparison.grid import Cell
 from wpriv.accounting.evaluate import EPS_DELTA
-from wpriv.accounting.interpretations import compare_interpretations
 from wpriv.config.plain_words import in_plain_words, is_sentence
 from wpriv.config.recipe import Recipe
 from wpriv.config.schema import BOUND_COLUMNS, PROCESS_TABLES, Panel
@@ -230,11 +229,6 @@ def run(
             except UsageError as error:
                 notes += (f"no figure was drawn: {error}",)
     return Comparison(recipe, rows, verdicts, out, files, reused, notes)
-
-
-def readings(spec: dict[str, object], *, repeats: str | None = None, **question: float) -> list[Row]:
-    """Answer ``compare --why``: see ``wpriv.accounting.interpretations``; the question is eps or delta, and tol."""
-    return compare_interpretations({k: v for k, v in spec.items() if v is not None}, repeats=repeats, **question)
 
 
 def _compute_all(
