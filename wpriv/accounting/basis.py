@@ -78,7 +78,10 @@ def explain(row: Guarantee) -> dict[str, object]:
         f"{step.mechanism.name}: {step.mechanism.citation()}" for step in process.steps if step.mechanism.citation()
     ]
     kinds = dict.fromkeys(step.sampling.kind for step in process.steps)
-    assumptions = [_neighbours(process), FRESH, _chosen(row)]
+    neighbours = Adjacency(process.adjacency).meaning
+    if process.group > 1:
+        neighbours += f"; here they differ so in up to {process.group} records, those of one person"
+    assumptions = [neighbours, FRESH, _chosen(row)]
     assumptions += [BEST] if "repeats" in row.extra else []
     # what every answer says stands under "reading"
     premises = [premise.sentence for premise in process.premises() if not premise.shown]
@@ -93,14 +96,6 @@ def explain(row: Guarantee) -> dict[str, object]:
         ],
         "loss_class": _classes(process),
     }
-
-
-def _neighbours(process: Process) -> str:
-    """The assumption about which data sets are neighbours."""
-    meaning = Adjacency(process.adjacency).meaning
-    if process.group == 1:
-        return meaning
-    return f"{meaning}; here they differ so in up to {process.group} records, those of one person"
 
 
 def _chosen(row: Guarantee) -> str:

@@ -214,8 +214,11 @@ def calibrate(
         last = row.process.steps[-1]
         person = last.mechanism.grouped(row.process.group)
         extra["classical"] = classical_formula(person, target.eps, target.delta, last.n)
-    row = _with_warnings(row, solution, step.records)
-    row = row.with_extra(asked=target.asked, calibrated=calibrated, **extra, reading=[*notes, *_readings(row, target)])
+    row = evaluate.with_data_sets(row)
+    doubts = [note for note in (evaluate.no_guarantee(row),) if note]
+    row = evaluate.with_warnings(row, [*doubts, *plausibility_warnings(row, step.records), *solution.warnings()])
+    notes += [*target.notes, *neighbour_readings(row.process), *row.process.steps[-1].mechanism.reading()]
+    row = row.with_extra(asked=target.asked, calibrated=calibrated, **extra, reading=notes)
     return Calibration(step.unknown.name, calibrated["value"], row, calibrated["misses"], calibrated["within"])
 
 
@@ -243,18 +246,6 @@ def _require_largest_loss(step: _OpenStep) -> None:
             f"calibrate needs `delta` beside `eps`: no bound of the privacy loss of {step.spec['mech']} is known, and "
             f"so no eps at delta = 0 (pure DP). Give `delta`, well below 1 / records, such as 1e-5"
         )
-
-
-def _with_warnings(row: Guarantee, solution: Solution, records: int | None) -> Guarantee:
-    """The guarantee with what speaks against it: other sizes of data sets, no guarantee, implausible parameters."""
-    row = evaluate.with_data_sets(row)
-    no_guarantee = [note for note in (evaluate.no_guarantee(row),) if note]
-    return evaluate.with_warnings(row, [*no_guarantee, *plausibility_warnings(row, records), *solution.warnings()])
-
-
-def _readings(row: Guarantee, target: Target) -> list[str]:
-    """How the target, the neighbours and the mechanism were read."""
-    return [*target.notes, *neighbour_readings(row.process), *row.process.steps[-1].mechanism.reading()]
 
 
 def _solved_after(

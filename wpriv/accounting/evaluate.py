@@ -297,7 +297,10 @@ def is_divergence(accountant: str) -> bool:
 def checked(row: Guarantee) -> Guarantee:
     """Return the guarantee, or raise as ``ask`` documents."""
     for name, bracket in (("eps", row.epsilon), ("delta", row.delta)):
-        _check_ends(name, bracket, row.accountant)
+        ends = [v for v in (bracket.lower, bracket.estimate, bracket.upper) if v is not None]
+        if any(math.isnan(v) or v < 0 for v in ends) or ends != sorted(ends):
+            answered = f"{row.accountant} answered {name} = {bracket}"
+            raise ArithmeticError(f"{answered}, which is not an ordered bracket of numbers of at least 0")
     if math.isinf(row.epsilon.safe):
         raise Unsupported(_why_infinite(row))
     return row
@@ -327,14 +330,6 @@ def rigorous_accountants() -> list[str]:
 def with_warnings(row: Guarantee, warnings: list[str]) -> Guarantee:
     """The guarantee with more warnings after its own."""
     return replace(row, warnings=(*row.warnings, *warnings))
-
-
-def _check_ends(name: str, bracket: Bracket, accountant: str) -> None:
-    ends = [v for v in (bracket.lower, bracket.estimate, bracket.upper) if v is not None]
-    if any(math.isnan(v) or v < 0 for v in ends) or ends != sorted(ends):
-        raise ArithmeticError(
-            f"{accountant} answered {name} = {bracket}, which is not an ordered bracket of numbers of at least 0"
-        )
 
 
 def _why_certain(process: Process) -> str:
