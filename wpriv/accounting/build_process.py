@@ -18,7 +18,7 @@ from wpriv.core.pair_distances import Observed
 from wpriv.core.parameters import flag
 from wpriv.core.process import Process, Step
 from wpriv.core.repetition import ONE_RELEASE, sampling_keys, with_repetitions
-from wpriv.errors import Unsupported, UsageError, WprivError
+from wpriv.errors import Unsupported, UsageError, placed
 from wpriv.files import shown_path
 from wpriv.hints import plain
 from wpriv.numerics.numbers import number, shown, whole
@@ -122,12 +122,8 @@ def process(
     """
     steps: list[Step] = []
     for index, spec in enumerate(specs):
-        try:
+        with placed(places[index] if places else ""):
             new = step(spec)
-        except WprivError as error:
-            if not places:
-                raise
-            raise error.at(places[index]) from None
         alike = bool(steps) and steps[-1].adds_to(new)
         if alike and (new.observed is None or new.observed.steps == 1):
             new = dataclasses.replace(new, n=steps.pop().n + new.n)

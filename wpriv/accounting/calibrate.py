@@ -268,7 +268,6 @@ def _solved_after(
 def _solved(
     solver: Callable[..., Solution], accountant: str, repeats: str | Repeats | None
 ) -> tuple[Solution, Guarantee]:
-    """Solve for one run, or for the best of K runs, and return the solution with its guarantee."""
     if repeats is None:
         solution = solver()
         return solution, solution.row

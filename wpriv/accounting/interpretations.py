@@ -202,7 +202,6 @@ def _variants(spec: Mapping[str, Any], poisson: dict[str, Any]) -> list[Interpre
 
 
 def _by_group(spec: Mapping[str, object], step: dict[str, object]) -> list[Interpretation]:
-    """The same step where a person has several records, if the step names their number."""
     group = whole(spec.get("group") or 1, "group")
     if group == 1:
         return []

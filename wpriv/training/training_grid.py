@@ -18,7 +18,7 @@ from wpriv.accounting import load_recipe
 from wpriv.config import document, resolve
 from wpriv.config.recipe import Recipe, check, plain_path
 from wpriv.config.train_parts import Axis
-from wpriv.errors import Interrupted, MissingResource, UsageError, WprivError
+from wpriv.errors import Interrupted, MissingResource, UsageError, placed
 from wpriv.results.expectations import RUN
 from wpriv.training import plan, progress, run_folder, train_data, training_run
 from wpriv.training.data import Data
@@ -223,10 +223,8 @@ class Grid:
         """
         distinct: dict[str, Cell] = {}
         for cell in self.cells:
-            try:
+            with placed(cell.name):
                 folder = run_folder.inspect(self.out / cell.name, cell.recipe, resume=True)
-            except WprivError as error:
-                raise error.at(cell.name) from None
             if not (folder.done or folder.resume or folder.weights):
                 distinct.setdefault(_key({key: item for key, item in cell.recipe.data.items() if key != "seed"}), cell)
         by_data: dict[str, list[Cell]] = {}
@@ -237,11 +235,9 @@ class Grid:
         for group in by_data.values():
             loaded: Data | None = None
             for cell in group:
-                try:
+                with placed(cell.name):
                     loaded = train_data.data(cell.recipe, self.root) if loaded is None else loaded
                     plan.plan(cell.recipe, train_data.sizes_of(cell.recipe, loaded))
-                except WprivError as error:
-                    raise error.at(cell.name) from None
 
     def require_room(self) -> None:
         """Check that the ledger has room for all trainings that have not begun, before the first one begins.

@@ -353,7 +353,6 @@ def monotone_rows(cells: Sequence[Cell], rows_by_cell: Sequence[list[Row]]) -> l
 
 
 def _is_rigorous(row: Row) -> bool:
-    """Tell whether a row is a rigorous point of a curve of delta and eps."""
     return row.get("reason") is None and row.get("claim") in RIGOROUS and row.get("notion") in EPS_DELTA
 
 
