@@ -225,7 +225,6 @@ def print_sweep_plan(
 
 
 def _together(planned: Sequence[PlannedCell]) -> Together:
-    """What some planned trainings keep together."""
     releases = [release for each in planned if (release := all_trainings.of_plan(each.plan)) is not None]
     return all_trainings.together(releases)
 

@@ -26,8 +26,19 @@ from wpriv.config.field_types import (
     key,
     optional,
 )
-from wpriv.config.grid_schema import Axes, Cluster, Tune
-from wpriv.config.technique_schema import STABILITY, Adapt, Augment, Average, EarlyStop, Init, LowRank, Patterns
+from wpriv.config.train_parts import (
+    STABILITY,
+    Adapt,
+    Augment,
+    Average,
+    Axes,
+    Cluster,
+    EarlyStop,
+    Init,
+    LowRank,
+    Patterns,
+    Tune,
+)
 from wpriv.core import theorems
 from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean, plain
@@ -179,15 +190,17 @@ class Privacy(StrictModel):
     noise: NoiseForm = key(
         "rounded: float64 noise, rounded with the sum to a grid; exact: sums and noise without any "
         "floating-point error, so that the guarantee is about the numbers that are released "
-        "(one record at a time, slower); or a strategy, such as lambda:0.9 or {strategy: lambda, value: 0.9}: noise that "
-        "is correlated between steps, with records that keep one bin (sampling: allocation)",
+        "(one record at a time, slower); or a strategy, such as lambda:0.9 or {strategy: lambda, value: 0.9}: noise "
+        "that is correlated between steps, with records that keep one bin (sampling: allocation)",
         "rounded",
     )
 
     @model_validator(mode="before")
     @classmethod
     def _in_bins(cls, values: object) -> object:
-        noise = values.get("noise") if isinstance(values, dict) else None
+        if not isinstance(values, dict):
+            return values
+        noise = values.get("noise")
         if isinstance(noise, str) and (":" in noise or noise in strategies.KINDS):
             noise = {"strategy": noise}
         return {"sampling": "allocation", **values, "noise": noise} if isinstance(noise, dict) else values

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.accounting import adaptive_history, evaluate, ledger
-from wpriv.config.technique_schema import Average
+from wpriv.config.train_parts import Average
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.pair_distances import of_distances
 from wpriv.core.process import Process

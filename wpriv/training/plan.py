@@ -304,14 +304,12 @@ def guarantees(plan: Plan, process: Process) -> tuple[list[Guarantee], list[eval
     """
     if not plan.scheduled:
         process = plan.process(plan.planned)
-    rows, refused = [], []
-    for name in plan.train.accountants:
-        try:
-            row = guarantee(process, name, evaluate.answer_tol(process), plan.delta)
-            rows.append(replace(row, accountant=name))  # with its options, which distinguish its answers
-        except Unsupported as error:
-            refused.append(evaluate.Refusal(name, str(error)))
-    return rows, refused
+
+    def answer(name: str) -> Guarantee:
+        row = guarantee(process, name, evaluate.answer_tol(process), plan.delta)
+        return replace(row, accountant=name)  # with its options, which distinguish its answers
+
+    return evaluate.answers(plan.train.accountants, answer)
 
 
 def _check_earlier(recipe: Recipe, task: str, release: ReleaseSpec, before: Process) -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from wpriv.accounting import load_recipe
 from wpriv.config import document, resolve
-from wpriv.config.grid_schema import Axis
 from wpriv.config.recipe import Recipe, check, plain_path
+from wpriv.config.train_parts import Axis
 from wpriv.errors import Interrupted, MissingResource, UsageError, WprivError
 from wpriv.results.expectations import RUN
 from wpriv.training import plan, progress, run_folder, train_data, training_run

@@ -7,7 +7,7 @@ from pathlib import Path
 from wpriv.accounting import adaptive_history, evaluate
 from wpriv.accounting.evaluate import Refusal
 from wpriv.accounting.plausibility import weak_figures, weak_guarantee
-from wpriv.config.technique_schema import STABILITY
+from wpriv.config.train_parts import STABILITY
 from wpriv.config.train_schema import Privacy, Train
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.kinds import Adjacency

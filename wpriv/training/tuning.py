@@ -22,8 +22,8 @@ from typing import Literal
 from wpriv.accounting import best_of_runs, evaluate, ledger
 from wpriv.accounting.target import Target, solve_for
 from wpriv.config import resolve, yaml_document
-from wpriv.config.grid_schema import Tune
 from wpriv.config.recipe import Recipe
+from wpriv.config.train_parts import Tune
 from wpriv.config.train_schema import Privacy, Train
 from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.process import Process
@@ -147,16 +147,13 @@ class TuningPlan:
 
         ``extra["repeats"]`` has ``one_run``, the eps of one run of the costliest candidate.
         """
-        rows, refused = [], []
-        for name in self.recipe.train.accountants:
-            try:
-                row = evaluate.ask(self.curve(name), delta=self.private.delta)
-                one = max(self._one_run(process, name) for process, _ in self._processes)
-                row = best_of_runs.with_note(replace(row, accountant=name), self.repeats, one_run=one, all_runs=None)
-                rows.append(row)
-            except Unsupported as error:
-                refused.append(evaluate.Refusal(name, str(error)))
-        return rows, refused
+
+        def answer(name: str) -> Guarantee:
+            row = evaluate.ask(self.curve(name), delta=self.private.delta)
+            one = max(self._one_run(process, name) for process, _ in self._processes)
+            return best_of_runs.with_note(replace(row, accountant=name), self.repeats, one_run=one, all_runs=None)
+
+        return evaluate.answers(self.recipe.train.accountants, answer)
 
     def _one_run(self, process: Process, accountant: str) -> float:
         tol = evaluate.answer_tol(process)

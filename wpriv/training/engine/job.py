@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor, nn
 
-from wpriv.config.technique_schema import Average
+from wpriv.config.train_parts import Average
 from wpriv.config.train_schema import Optimizer
 from wpriv.core.kinds import Sampling
 from wpriv.core.process import Step
