@@ -295,10 +295,10 @@ class TrainingRun:
 
     def prepare(self, begun: Begun) -> tuple[Engine, Callable[[], Any]]:
         """Return the engine and the places of all steps left; the folder is claimed once model and data fit."""
-        from wpriv.training.engine import distributed, launch
+        from wpriv.training.engine import launch
 
         job, folder = begun.plan, begun.folder
-        reporter = progress.Progress(job, folder, self.say, writes=distributed.is_main())
+        reporter = progress.Progress(job, folder, self.say)
 
         def claim() -> None:
             if self.given is not None and job.private is not None:
