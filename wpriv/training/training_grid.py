@@ -161,9 +161,9 @@ class Grid:
         """Return whether the folder of a cell holds a finished training."""
         return run_folder.inspect(self.out / cell.name, cell.recipe, resume=True).done
 
-    def planned(self, cell: Cell, sizes: Mapping[str, int] | None = None) -> tuple[Plan, RunFolder]:
+    def planned(self, cell: Cell) -> tuple[Plan, RunFolder]:
         """Return the plan of a cell and the state of its folder."""
-        return training_run.planned(cell.recipe, self.out / cell.name, root=self.root, sizes=sizes, resume=True)
+        return training_run.planned(cell.recipe, self.out / cell.name, root=self.root, resume=True)
 
     def train(self, cell: Cell, say: Say | None = None, stop: Stop | None = None) -> Trained:
         """Train one cell in its folder, after other trainings of this process, or load it if it is finished."""
