@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,10 @@ from wpriv.accounting.pld import constants
 from wpriv.core.loss_pair import LossPair, Tails
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array, mass_between
+
+Pmf = TypeVar("Pmf")
+# a pessimistic PMF, and a function that makes the optimistic one once it is needed
+Sides = tuple[Pmf, Callable[[], Pmf]]
 
 
 class Half(NamedTuple):
@@ -359,6 +364,13 @@ def discretize_jumps(c: CellMasses, infinity: float) -> Array:
     atoms = c.atoms.copy()
     atoms[..., 0] = 0.0
     return _pushed_down(replace(c, atoms=atoms), infinity)
+
+
+def discretize(pair: LossPair, nodes: Array, make: Callable[[Array, Array | float], Pmf]) -> Sides[Pmf]:
+    """Both discretisations of a pair as PMFs that ``make`` returns for P-masses on the nodes and at +infinity."""
+    cells, infinity = cell_masses(pair, nodes), pair.mass_at_plus_infinity
+    upper = make(*discretize_pessimistic(cells, infinity))
+    return upper, lambda: make(discretize_optimistic(cells, infinity), infinity)
 
 
 def _pushed_down(c: CellMasses, infinity: float) -> Array:

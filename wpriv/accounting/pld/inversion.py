@@ -26,7 +26,7 @@ from wpriv.accounting.pld.negligible_frequencies import (
     wrap_around,
 )
 from wpriv.accounting.pld.saddle_point import Cumulants, tilt_for_contour
-from wpriv.accounting.pld.step_groups import Steps, TwoSidedComposition, approximate_single_loss_delta
+from wpriv.accounting.pld.step_groups import Steps, TwoSidedComposition, approximate_single_loss_delta, compose_sides
 from wpriv.accounting.pld.step_nodes import split_by_node_count
 from wpriv.accounting.pld.transforms import Bulk, Spectrum, TiltedAtoms, product_of_powers, scatter_atoms, step_count
 from wpriv.errors import Unsupported
@@ -234,12 +234,10 @@ def compose_by_transform(
             masses = steps.negligible_mass(delta, part.counts), steps.negligible_bottom(share)
             sides.append(scatter_atoms(part, part_pmf, distance, (node_tilt, tilt), masses, focus))
 
-    def compose(atoms: list[TiltedAtoms]) -> TransformComposition:
+    def compose(atoms: Sequence[TiltedAtoms]) -> TransformComposition:
         return invert_transform(atoms, tilt, eps, state.mean, delta, error, relative)
 
-    upper = compose([upper for upper, _ in sides])
-    slack = steps.rounding_shift(state)
-    return TwoSidedComposition(upper, lambda: compose([lower() for _, lower in sides]), slack, deviation)
+    return compose_sides(sides, compose, steps.rounding_shift(state), deviation)
 
 
 def _node_tilt(steps: Steps, state: Cumulants, tilt: float) -> float:
