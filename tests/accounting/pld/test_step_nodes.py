@@ -12,9 +12,9 @@ import pytest
 import wpriv
 from wpriv.accounting.mechanisms.gauss import GaussPair
 from wpriv.accounting.pld import constants
+from wpriv.accounting.pld.discretize import _stretch, choose_nodes, split_by_node_count
 from wpriv.accounting.pld.lattice import tilt_pmf
 from wpriv.accounting.pld.saddle_point import approximate_pmf, group_pairs
-from wpriv.accounting.pld.step_nodes import _stretch, choose_nodes, split_by_node_count
 from wpriv.core.subsampled_pairs import poisson
 
 

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.accounting.pld import constants
-from wpriv.accounting.pld.discretize import Sides, discretize
+from wpriv.accounting.pld.discretize import Sides, choose_nodes, discretize, split_by_node_count
 from wpriv.accounting.pld.saddle_point import ApproximatePmf, Cumulants, StepGroup, tilted_weights
 from wpriv.accounting.pld.step_groups import Steps, TwoSidedComposition, compose_sides
-from wpriv.accounting.pld.step_nodes import choose_nodes, split_by_node_count
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array, Counts
 

@@ -17,6 +17,7 @@ from wpriv.accounting.pld import constants
 from wpriv.accounting.pld.discretize import (
     Sides,
     cell_masses,
+    choose_nodes,
     discretize_jumps,
     discretize_optimistic,
     discretize_pessimistic,
@@ -41,7 +42,6 @@ from wpriv.accounting.pld.step_groups import (
     single_loss_slope,
     small_tilt,
 )
-from wpriv.accounting.pld.step_nodes import choose_nodes
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.log_space import log_one_plus

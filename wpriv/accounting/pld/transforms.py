@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.accounting.pld import constants
-from wpriv.accounting.pld.discretize import Sides, discretize
+from wpriv.accounting.pld.discretize import Sides, choose_nodes, discretize
 from wpriv.accounting.pld.lattice import total_excess
 from wpriv.accounting.pld.saddle_point import ApproximatePmf, StepGroup
-from wpriv.accounting.pld.step_nodes import choose_nodes
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.numerics.arrays import Array, Counts
 from wpriv.numerics.log_space import log_one_plus
