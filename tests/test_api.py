@@ -16,7 +16,7 @@ from wpriv.accounting.comparison.compare import ComparisonKeys
 from wpriv.config.schema import Compare
 from wpriv.core import registry
 from wpriv.errors import UsageError, WprivError
-from wpriv.training.data._parameters import ReaderParameters
+from wpriv.training.local.privatize import ReaderParameters
 
 GAUSS = {"mech": "gauss", "sigma": 4, "sampling": "poisson", "rate": 0.01, "n": 100, "delta": 1e-5, "tol": 1e-2}
 TARGET = {"mech": "gauss", "sampling": "poisson", "rate": 0.01, "n": 100, "eps": 1, "delta": 1e-5, "tol": 1e-2}

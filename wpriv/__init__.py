@@ -47,7 +47,7 @@ _MODULES = {
     "training.own_loop": "Loop training_loop",
     "training.reports.report": "Report report",
     "training.sweep": "SweepResult",
-    "training.tasks._image_features": "image_features",
+    "training.tasks._supervised": "image_features",
     "training.train": "train train_all",
     "training.trained": "Trained load",
 }

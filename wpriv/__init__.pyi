@@ -76,7 +76,7 @@ from wpriv.training.own_loop import training_loop as training_loop
 from wpriv.training.reports.report import Report as Report
 from wpriv.training.reports.report import report as report
 from wpriv.training.sweep import SweepResult as SweepResult
-from wpriv.training.tasks._image_features import image_features as image_features
+from wpriv.training.tasks._supervised import image_features as image_features
 from wpriv.training.train import train as train
 from wpriv.training.train import train_all as train_all
 from wpriv.training.trained import Trained as Trained

@@ -45,7 +45,7 @@ def listing(root: Path | None = None) -> list[Row]:
 def _has_files(reader: Any, root: Path | None) -> bool:
     """Tell whether all files of a data set that could not be read exist."""
     try:
-        return hasattr(reader, "FILES") and bool(reader.FILES.find(root))
+        return hasattr(reader, "find") and bool(reader.find(root))
     except MissingResource:
         return False
 

@@ -13,7 +13,8 @@ from sklearn.datasets import load_digits
 
 from wpriv.errors import MissingResource, UsageError
 from wpriv.training import data
-from wpriv.training.data import _dataset, _formats, digits
+from wpriv.training.data import _dataset, _formats
+from wpriv.training.data._published import Digits
 
 CSV = 'age,"hours, a week",sex,label\n' + "".join(
     f"{20 + i},{i % 7}.5,{'fm'[i % 2]},{'yes' if i % 3 else 'no'}\n" for i in range(30)
@@ -245,23 +246,23 @@ def test_digits_are_read_without_scikit_learn(monkeypatch):
 
 
 def test_digits_with_another_checksum_are_refused(tmp_path, monkeypatch):
-    changed = gzip.decompress(digits.FILE.read_bytes()).replace(b"0,0,5,13", b"0,0,5,12", 1)
+    changed = gzip.decompress(Digits.FILE.read_bytes()).replace(b"0,0,5,13", b"0,0,5,12", 1)
     (tmp_path / "digits.csv.gz").write_bytes(gzip.compress(changed))
-    monkeypatch.setattr(digits, "FILE", tmp_path / "digits.csv.gz")
-    with pytest.raises(MissingResource, match=digits.SHA256):
+    monkeypatch.setattr(Digits, "FILE", tmp_path / "digits.csv.gz")
+    with pytest.raises(MissingResource, match=Digits.SHA256):
         data.read("digits")
-    monkeypatch.setattr(digits, "FILE", tmp_path / "none.csv.gz")
+    monkeypatch.setattr(Digits, "FILE", tmp_path / "none.csv.gz")
     with pytest.raises(MissingResource, match=r"none\.csv\.gz"):
         data.read("digits")
 
 
 def test_the_packaged_digits_are_reproducible_from_scikit_learn():
-    packed = digits.FILE.read_bytes()
+    packed = Digits.FILE.read_bytes()
     content = gzip.decompress(packed)
     assert content == gzip.decompress((resources.files("sklearn.datasets.data") / "digits.csv.gz").read_bytes())
     # the header has neither a time nor a name; its tenth byte is the operating system
     assert packed[:9] == gzip.compress(content, compresslevel=9, mtime=0)[:9]
-    assert digits.SHA256 in digits.FILE.with_name("digits.LICENSE.txt").read_text()
+    assert Digits.SHA256 in Digits.FILE.with_name("digits.LICENSE.txt").read_text()
 
 
 def data_set(**changed):

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from wpriv.errors import FaultyRecords, MissingResource, UsageError
-from wpriv.training.data import docstrings, read
+from wpriv.training.data import read
+from wpriv.training.data._published import Docstrings
 from wpriv.training.data.text import ALPHABET, of_documents
 
 DOCUMENTS = ["one two three", "", "ab", "zwölf\tDämme, 12", "the last of them"]
@@ -73,10 +74,10 @@ def test_both_parts_of_the_docstrings_are_tested_on_the_same_documents():
 
 
 def test_the_docstrings_have_their_licence_and_a_damaged_file_is_refused(tmp_path, monkeypatch):
-    licence = docstrings.FILE.with_name("docstrings.LICENSE.txt").read_text()
-    assert docstrings.SHA256 in licence
+    licence = Docstrings.FILE.with_name("docstrings.LICENSE.txt").read_text()
+    assert Docstrings.SHA256 in licence
     assert "SciPy Developers" in licence
-    (tmp_path / "docstrings.jsonl.xz").write_bytes(docstrings.FILE.read_bytes()[:1000])
-    monkeypatch.setattr(docstrings, "FILE", tmp_path / "docstrings.jsonl.xz")
+    (tmp_path / "docstrings.jsonl.xz").write_bytes(Docstrings.FILE.read_bytes()[:1000])
+    monkeypatch.setattr(Docstrings, "FILE", tmp_path / "docstrings.jsonl.xz")
     with pytest.raises(MissingResource, match="Install wpriv again"):
         read("docstrings")

@@ -14,7 +14,7 @@ from wpriv.config.field_types import PluginRef
 from wpriv.core import registry
 from wpriv.training import models, train
 from wpriv.training.clipping.probe_model import check_modules
-from wpriv.training.data import digits
+from wpriv.training.data._published import Digits
 from wpriv.training.engine import batch_gradient, cost_estimate
 
 # counted by hand from the layers: weights, multiply-adds of one record, and numbers of 4 bytes that it keeps
@@ -131,5 +131,5 @@ def test_the_stored_costs_are_those_that_torch_counts_and_of_models_that_treat_r
 
 def test_a_dry_run_of_a_shipped_recipe_looks_its_network_up():
     recipe = train.recipe_of("quick/digits").train
-    cost = cost_estimate.stored_cost(recipe.model, digits.SHAPE, len(digits.CLASSES))
-    assert cost == cost_estimate._measure(recipe.model, digits.SHAPE, len(digits.CLASSES))
+    cost = cost_estimate.stored_cost(recipe.model, Digits.SHAPE, len(Digits.CLASSES))
+    assert cost == cost_estimate._measure(recipe.model, Digits.SHAPE, len(Digits.CLASSES))

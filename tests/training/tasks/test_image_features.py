@@ -16,7 +16,7 @@ import wpriv
 from wpriv.cli.main import main
 from wpriv.errors import UsageError
 from wpriv.training.tasks import _image_filters, _supervised
-from wpriv.training.tasks._image_features import feature_count, features_of
+from wpriv.training.tasks._image_features import feature_count
 from wpriv.training.tasks._image_filters import oriented_energy, scattering, synthetic_images
 
 NAMES = ("oriented-energy", "scattering")
@@ -52,7 +52,7 @@ def test_features_are_finite_in_number_as_counted_and_of_a_bounded_norm(
     noise = np.random.default_rng(1).random((2, channels, 4 * height, 4 * width), dtype=np.float32)
     images = np.stack([noise[0], np.full_like(noise[0], level)])  # a constant image too
     rows = wpriv.image_features(images, name, orientations=orientations, cell=cell)
-    features = features_of({"name": name, "orientations": orientations, "cell": cell})
+    features = _supervised.features_of({"name": name, "orientations": orientations, "cell": cell})
     assert rows.shape == (2, feature_count(features, images.shape[1:]))
     assert np.isfinite(rows).all()
     # mean 0 and variance at most 1 in each group

@@ -9,7 +9,8 @@ import torch
 from wpriv.errors import UsageError
 from wpriv.training import data
 from wpriv.training.tasks import _supervised
-from wpriv.training.tasks._image_features import Normalise, normalise
+from wpriv.training.tasks._image_features import Normalise
+from wpriv.training.tasks._image_filters import normalise
 
 
 @pytest.mark.parametrize(("mean", "std"), [([0.5], [0.25]), ([0.5, 0.5, 0.5], [0.25]), ([0.5], [0.25, 0.25, 0.25])])

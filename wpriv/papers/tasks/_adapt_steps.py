@@ -29,7 +29,7 @@ from wpriv.training.engine.release_spec import expected_batch
 from wpriv.training.engine.sampler import Indices
 from wpriv.training.engine.update_rules import UpdateRule
 from wpriv.training.noise.release import Bounded
-from wpriv.training.tasks._image_features import normalise, normalised, to_floats
+from wpriv.training.tasks._image_filters import normalise, normalised, to_floats
 from wpriv.transport import line, sliced
 
 CHUNK = 1000

@@ -3,8 +3,8 @@
 A reader has ``ABOUT`` and ``GET`` (what it holds and how to obtain its files, as ``wpriv data`` lists them), ``Params``
 (one without a default, such as ``file``, marks a reader of the user's own files), and ``read(root, params)``, which
 returns a ``Data``; ``root`` is the folder of data sets, or None for the default places. Optional are ``SHAPE`` and
-``CLASSES``, that all records have; ``OWN``: only a Python program has the records; and ``FILES``, the ``FileSet`` of a
-published data set.
+``CLASSES``, that all records have; ``OWN``: only a Python program has the records; and ``find(root)``, which returns
+the paths of its files or raises MissingResource.
 
 Readers return the content of the files or raise MissingResource. They download, normalise and omit nothing, and only
 those whose name or description says so generate synthetic records.
@@ -15,15 +15,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from wpriv.core import registry
+from wpriv.training.data import _published, _synthetic
 from wpriv.training.data._classes import by_outputs, declared_words
 from wpriv.training.data._dataset import FROM_LABELS, FROM_LARGEST, FROM_OUTPUTS, IGNORED, Data, RecordNoise, scaled
 from wpriv.training.data._files import ROOT_HINT, VERDICTS, path_exists, searched_places
-from wpriv.training.data._published import PUBLISHED
-from wpriv.training.data._synthetic import SYNTHETIC
 from wpriv.training.data._trees import Packed, map_tree, named_leaves_of, of_persons, pack
 from wpriv.training.data.arrays import of_arrays, read_own
 
-DECLARED = {**PUBLISHED, **SYNTHETIC}
+DECLARED = {reader.name: reader for reader in (*_published.READERS, *_synthetic.READERS)}
 
 __all__ = [
     "DECLARED",

@@ -41,10 +41,9 @@ class Declared:
         for key in ("ranges", "categories"):
             for name in getattr(self, key):
                 if name not in columns:
-                    known = f"{', '.join(columns[:12])}{', ...' * (len(columns) > 12)}"
                     suggestion = did_you_mean(name, list(columns)) or "."
                     raise UsageError(
-                        f"{place}: {key}: no feature called {name[:60]!r}{suggestion} Its features: {known}"
+                        f"{place}: {key}: no feature called {name[:60]!r}{suggestion} Its features: {listed(columns)}"
                     )
 
 
@@ -77,15 +76,23 @@ def in_range(values: Array, bounds: tuple[float, float]) -> Array:
     return scaled
 
 
+def listed(names: Sequence[str]) -> str:
+    """The first names, as messages list them."""
+    return f"{', '.join(names[:12])}{', ...' * (len(names) > 12)}"
+
+
 def indices(cells: Sequence[str], names: Sequence[str], kind: str, place: Callable[[int], str]) -> Array:
     """Return the number of each word among the declared ones, [N] int64."""
+    what = f"which is none of the declared {kind}: {listed(names)}. Declare it, or correct it"
+    return numbered(cells, names, lambda row: f"{place(row)} {cells[row][:60]!r}, {what}")
+
+
+def numbered(cells: Sequence[str], names: Sequence[str], fault: Callable[[int], str]) -> Array:
+    """Return the number of each word among some, [N] int64; the first other one has the ``fault`` of its row."""
     numbers = {name: number for number, name in enumerate(names)}
-    for row, cell in enumerate(cells):
-        if cell not in numbers:
-            known = f"{', '.join(names[:12])}{', ...' * (len(names) > 12)}"
-            raise FaultyRecords(
-                f"{place(row)} {cell[:60]!r}, which is none of the declared {kind}: {known}. Declare it, or correct it"
-            )
+    other = next((row for row, cell in enumerate(cells) if cell not in numbers), None)
+    if other is not None:
+        raise FaultyRecords(fault(other))
     return np.array([numbers[cell] for cell in cells], np.int64)
 
 
@@ -239,15 +246,9 @@ def of_words(
     for part, cells in enumerate(parts):
         refuse_missing(cells, functools.partial(place, part))
     names = sorted_words(name, set(parts[0]) if apart else {*parts[0], *parts[1]})
-    numbers = {word: number for number, word in enumerate(names)}
-    for row, cell in enumerate(parts[1]):
-        if cell not in numbers:
-            known = f"{', '.join(names[:12])}{', ...' * (len(names) > 12)}"
-            raise FaultyRecords(
-                f"{place(1, row)} {cell[:60]!r}, a class that no training record has. Their classes: {known}. Correct "
-                f"its spelling, or declare all classes"
-            )
-    train, test = (np.array([numbers[cell] for cell in cells], np.int64) for cells in parts)
+    train = numbered(parts[0], names, str)
+    what = f"a class that no training record has. Their classes: {listed(names)}. Correct its spelling, or declare all"
+    test = numbered(parts[1], names, lambda row: f"{place(1, row)} {parts[1][row][:60]!r}, {what} classes")
     return Classes(names, train, test, FROM_LABELS, (READ,))
 
 
@@ -295,7 +296,7 @@ def _looked_up(
     if wrong is not None:
         raise FaultyRecords(
             f"{name}, {part} labels: found {labels[wrong]} at record {wrong}, which is none of the declared classes: "
-            f"{', '.join(declared[:12])}{', ...' * (len(declared) > 12)}"
+            f"{listed(declared)}"
         )
     return np.array([known[label] for label in labels.tolist()], np.int64)
 

@@ -17,7 +17,7 @@ import numpy as np
 from wpriv.errors import FaultyRecords, MissingResource
 from wpriv.files import array_files
 from wpriv.training.data._dataset import Array, Arrays
-from wpriv.training.data._files import MAX_BYTES, FileSet, read_bytes
+from wpriv.training.data._files import MAX_BYTES, read_bytes
 
 if TYPE_CHECKING:
     import PIL.Image
@@ -85,16 +85,9 @@ def parse_idx(raw: bytes, path: Path, rank: int) -> Array:
     return np.frombuffer(raw, np.uint8, offset=start).reshape(shape)
 
 
-def file_set(name: str, get: str, folder: str, checksums: Sequence[str]) -> FileSet:
-    """The files of a data set in the layout of MNIST.
-
-    Args:
-        folder: in which torchvision puts them. checksums: MD5 of the unpacked content of each, in the order of LAYOUT,
-            which does not depend on the gzip program.
-    """
-    names = zip((*LAYOUT, *DOTTED), (*checksums, *checksums), strict=True)
-    system, folders = (f"/usr/share/datasets/{name}",), (name, folder)
-    return FileSet(name, get, (LAYOUT, DOTTED), folders, system, published=dict(names))
+def idx_checksums(*md5: str) -> dict[str, str]:
+    """The MD5 of the unpacked content of each file in the order of LAYOUT, under both of its names."""
+    return dict(zip((*LAYOUT, *DOTTED), (*md5, *md5), strict=True))
 
 
 def decode(paths: Sequence[Path], raws: Sequence[bytes]) -> Arrays:

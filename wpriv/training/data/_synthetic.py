@@ -1,4 +1,4 @@
-"""Synthetic data sets, one class each: distributions of known form, drawn with a seed."""
+"""Data sets without files, one class each: distributions of known form, drawn with a seed; records of a program."""
 
 from __future__ import annotations
 
@@ -183,4 +183,28 @@ def _draw_toy(params: Toy, count: int, rng: np.random.Generator) -> tuple[Array,
     return (centre + params.spread * rng.normal(size=(count, d))).astype(np.float32), y.astype(np.int64), classes
 
 
-SYNTHETIC = {reader.name: reader for reader in (Circle, SyntheticFairness, Toy)}
+@dataclass(frozen=True)
+class Given(PluginClass):
+    """The records that were passed to ``wpriv.train`` in Python; a recipe cannot read them.
+
+    What identifies them was computed from them, and belongs into no recipe.
+    """
+
+    name = "given"
+    ABOUT = "the arrays passed to wpriv.train in Python"
+    GET = (
+        "Call wpriv.train(model, (x, y), ...) in Python; a recipe names a file, such as {name: arrays, file: mine.npz}."
+    )
+    OWN = True
+    max_per_person: int = parameter("the most records of one person, where a record is a person; else 0", default=0)
+
+    @staticmethod
+    def read(root: Path | None, params: Given) -> Data:
+        """Refuse: only the Python program that has the arrays can train on them."""
+        raise UsageError(
+            "this recipe trains on arrays that were passed to wpriv.train in Python, and only that program has them. "
+            "Run it again, or save them with numpy.savez and write data: {name: arrays, file: mine.npz}"
+        )
+
+
+READERS = (Circle, SyntheticFairness, Toy, Given)

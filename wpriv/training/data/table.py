@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,21 +55,11 @@ def read(root: Path | None, params: Params) -> Data:
     declared = _classes.declared(
         params.name, ranges=params.ranges, categories=params.categories, classes=params.classes
     )
-    contents = []
-    for name in (params.file, *([params.test_file] if params.test_file else [])):
-        path = resolve_path(params.name, "file", name, root)
-        contents.append(Content(path, raw := read_bytes(path), File.unverified(path, raw)))
-    path = contents[0].path
-    return read_csv(contents, f"{params.name}:{path.stem}", params, str(path), declared)
-
-
-@dataclass(frozen=True)
-class Content:
-    """The path of a CSV file, its bytes, and what is recorded of it."""
-
-    path: Path
-    raw: bytes
-    file: File
+    names = (params.file, *([params.test_file] if params.test_file else []))
+    paths = [resolve_path(params.name, "file", name, root) for name in names]
+    contents = [(path, read_bytes(path)) for path in paths]
+    files = tuple(File.unverified(*content) for content in contents)
+    return read_csv(contents, files, f"{params.name}:{paths[0].stem}", params, str(paths[0]), declared)
 
 
 @dataclass(frozen=True)
@@ -84,12 +74,16 @@ class _Rows:
     groups: Array | None
 
     def place(self, column: str, row: int) -> str:
-        """The beginning of a message on one cell: its file, line and column."""
-        return f"{self.path}:{self.table.line(row)}: column {column!r} has"
+        return _place(self.path, self.table, column, row)
 
 
 def read_csv(
-    contents: Sequence[Content], name: str, roles: Params, source: str, declared: Declared = _classes.NOTHING
+    contents: Sequence[tuple[Path, bytes]],
+    files: tuple[File, ...],
+    name: str,
+    roles: Params,
+    source: str,
+    declared: Declared = _classes.NOTHING,
 ) -> Data:
     """Return [N, D] float32 of every column but the target and the dropped ones.
 
@@ -97,14 +91,14 @@ def read_csv(
     [0, 1]. The sensitive column stays among the features unless it is dropped as well.
 
     Args:
-        contents: the file, and a second one for testing; without it a share of the rows is held out.
-        roles: of the columns. declared: what is publicly known of them.
+        contents: path and bytes of the file, and of a second one for testing; without it a share of the rows is held
+            out. files: what is recorded of them. roles: of the columns. declared: what is publicly known of them.
     Raises:
         UsageError: a column does not exist, or none is left for the features.
         FaultyRecords: rows have unequal lengths, cells are not numbers or none of the declared words, or there are no
             rows.
     """
-    parts = [_rows(content, roles, declared) for content in contents]
+    parts = [_rows(path, raw, roles, declared) for path, raw in contents]
     if parts[-1].columns != parts[0].columns:
         raise FaultyRecords(
             f"{parts[1].path}: wanted the columns of {parts[0].path}, in their order: "
@@ -128,7 +122,7 @@ def read_csv(
         y_test=y[held_out],
         classes=classes.names,
         source=source,
-        files=tuple(content.file for content in contents),
+        files=files,
         notes=(NOTES[len(inferred) - 1].format(*inferred),) if inferred else (),
         columns=parts[0].columns,
         sensitive=roles.sensitive,
@@ -142,9 +136,9 @@ def read_csv(
     )
 
 
-def _rows(content: Content, roles: Params, declared: Declared) -> _Rows:
+def _rows(path: Path, raw: bytes, roles: Params, declared: Declared) -> _Rows:
     """Read one file: its features as numbers, its target and groups as text."""
-    path, table = content.path, _parse(content.path, content.raw)
+    table = _parse(path, raw)
     names = _feature_columns(path, list(table.names), roles)
     declared.require_columns(str(path), [*names, *([roles.target] if roles.number else [])])
     numeric = [name for name in names if name not in declared.categories and name != roles.sensitive]
@@ -164,24 +158,27 @@ def _rows(content: Content, roles: Params, declared: Declared) -> _Rows:
         ) from None
     except CsvError as error:
         raise FaultyRecords(f"{path}: {error}") from None
-    groups = cells[roles.sensitive] if roles.sensitive else None
-    rows = _Rows(path, table, (), np.empty(0), cells[roles.target], groups)
     columns, features = [], []
     for name in names:
+        place = functools.partial(_place, path, table, name)
         if name in declared.categories:
             words = declared.categories[name]
-            places = _classes.indices(
-                [cell.strip() for cell in cells[name]], words, "categories", functools.partial(rows.place, name)
-            )
+            places = _classes.indices([cell.strip() for cell in cells[name]], words, "categories", place)
             columns += [f"{name}={word}" for word in words]
             features.append(np.eye(len(words), dtype=np.float32)[places])
         else:
             columns.append(name)
-            features.append(_finite(rows, name, numbers[name], declared)[:, None])
+            features.append(_finite(numbers[name], name, declared, place)[:, None])
+    groups = cells[roles.sensitive] if roles.sensitive else None
     return _Rows(path, table, tuple(columns), np.concatenate(features, axis=1), cells[roles.target], groups)
 
 
-def _finite(rows: _Rows, name: str, values: Array, declared: Declared) -> Array:
+def _place(path: Path, table: CsvTable, column: str, row: int) -> str:
+    """The beginning of a message on one cell: its file, line and column."""
+    return f"{path}:{table.line(row)}: column {column!r} has"
+
+
+def _finite(values: Array, name: str, declared: Declared, place: Callable[[int], str]) -> Array:
     """Return a column as [N] float32 (or float64, see ``narrowed``), in its declared range."""
     if name in declared.ranges and np.isfinite(values).all():
         values = _classes.in_range(values, declared.ranges[name])
@@ -189,7 +186,7 @@ def _finite(rows: _Rows, name: str, values: Array, declared: Declared) -> Array:
     wrong = ~np.isfinite(column)
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise FaultyRecords(f"{rows.place(name, row)} no finite number: found {column[row]}")
+        raise FaultyRecords(f"{place(row)} no finite number: found {column[row]}")
     return column
 
 
@@ -213,8 +210,7 @@ def _groups(parts: Sequence[_Rows], column: str) -> Array:
     for part, cells in zip(parts, words, strict=True):
         _classes.refuse_missing(cells, functools.partial(part.place, column))
     names = _classes.sorted_words(f"{parts[0].path}: column {column!r}", {cell for cells in words for cell in cells})
-    numbers = {name: number for number, name in enumerate(names)}
-    return np.array([numbers[cell] for cells in words for cell in cells], np.int64)
+    return _classes.numbered([cell for cells in words for cell in cells], names, str)
 
 
 def _response(parts: Sequence[_Rows], roles: Params, declared: Declared) -> Array:
@@ -225,7 +221,8 @@ def _response(parts: Sequence[_Rows], roles: Params, declared: Declared) -> Arra
             values = part.table.numbers(roles.target, part.target)
         except CsvError as error:
             raise FaultyRecords(f"{part.path}: wanted a number to predict in every row; {error}") from None
-        columns.append(_finite(part, roles.target, values, declared).astype(np.float32))
+        place = functools.partial(part.place, roles.target)
+        columns.append(_finite(values, roles.target, declared, place).astype(np.float32))
     return np.concatenate(columns)[:, None]
 
 
@@ -255,7 +252,7 @@ def _feature_columns(path: Path, header: list[str], roles: Params) -> list[str]:
     for column in [roles.target, *([roles.sensitive] if roles.sensitive else []), *dropped]:
         if column not in header:
             suggestion = did_you_mean(column, header) or "."
-            known = f"{', '.join(header[:12])}{', ...' * (len(header) > 12)}"
+            known = _classes.listed(header)
             raise UsageError(f"{path}: no column called {column[:60]!r}{suggestion} Its columns: {known}")
     columns = [column for column in header if column != roles.target and column not in dropped]
     if not columns:

@@ -40,19 +40,7 @@ LEAK = (
 
 @dataclass(frozen=True)
 class LocalMechanism:
-    """A local mechanism as users describe it; numbers may be text such as ``1e-5`` or ``2^20``.
-
-    Args:
-        mech: ``local-gauss`` (l2 ball) or ``local-laplace`` (l1 ball). radius: of the clip ball, in the units of the
-            data.
-        eps, delta: the target; Laplace noise needs no delta (pure DP). sigma, scale: or the noise itself, with the
-            delta at which its eps is evaluated. formula: ``analytic`` (default, the least noise) or ``eq4``.
-        center: the center of the ball, the same for every number. nonnegative: negative numbers become 0 first.
-        dct: records go through the orthonormal cosine transform first.
-        quantile: of magnitudes in public records, to which each number is clamped; or thresholds, an array or file.
-        quantile_from: ``public`` (default), or ``private``: of the records themselves, as published, with no guarantee.
-        dtype: float32 or float64, of the reports. seed: of the noise; None leaves it to the operating system.
-    """
+    """The arguments of ``privatize`` that say what becomes of a record; numbers may be text such as ``2^20``."""
 
     mech: object = None
     radius: float | None = None
@@ -99,33 +87,11 @@ class LocalMechanism:
         return "sigma" if self.p == 2 else "scale"
 
 
-@dataclass(frozen=True)
-class CalibratedMechanism:
-    """A mechanism with its noise, its guarantee, and how the noise was chosen."""
-
-    mechanism: Any
-    row: Guarantee
-    formula: str
-
-    @property
-    def noise(self) -> float:
-        """Sigma or scale."""
-        return float(getattr(self.mechanism, self.mechanism.noise))
-
-    @property
-    def p(self) -> int:
-        """The p of the lp norm of the clip ball."""
-        return int(self.mechanism.clip_norm)
-
-    @property
-    def nonnegative(self) -> bool:
-        """Tell whether inputs are clipped to the nonnegative part of the ball."""
-        return bool(self.mechanism.clip_ball().nonnegative)
-
-
-def calibrated(options: LocalMechanism, radius: float) -> CalibratedMechanism:
+def calibrated(options: LocalMechanism, radius: float) -> tuple[Any, Guarantee, str]:
     """Choose the noise for a target, or evaluate a given noise, as ``wpriv calibrate`` and ``wpriv budget`` do.
 
+    Returns:
+        The mechanism with its noise, its guarantee, and how the noise was chosen.
     Raises:
         UsageError: an option is missing, out of range or does not fit another. Unsupported: the target is out of reach.
     """
@@ -145,7 +111,7 @@ def calibrated(options: LocalMechanism, radius: float) -> CalibratedMechanism:
     else:
         question["eps"] = _quotient(mechanism.sensitivity, mechanism.scale)
     row = budget(**{**step, options.parameter: noise}, **question, tol=TOL)
-    return CalibratedMechanism(mechanism, row, formula)
+    return mechanism, row, formula
 
 
 def _check_noise_options(options: LocalMechanism) -> None:
@@ -213,7 +179,8 @@ class Plan:
     """Everything that decides how a record becomes a report.
 
     Args:
-        calibrated: the mechanism with its noise. dct: records go through the orthonormal cosine transform first.
+        mechanism: with its noise; row: its guarantee; formula: how the noise was chosen.
+        dct: records go through the orthonormal cosine transform first.
         bounds: [*shape] to which each number is clamped before the ball, from public numbers; None for the ball only.
         bounds_from: the origin of the bounds, in words.
         center: the center of the ball and of the bounds, the same for every number; added again after the noise.
@@ -221,7 +188,9 @@ class Plan:
             grid.
     """
 
-    calibrated: CalibratedMechanism
+    mechanism: Any
+    row: Guarantee
+    formula: str
     dct: bool
     bounds: Array | None
     bounds_from: str
@@ -232,7 +201,22 @@ class Plan:
 
     @property
     def radius(self) -> float:
-        return float(self.calibrated.mechanism.clip_ball().radius)
+        return float(self.mechanism.clip_ball().radius)
+
+    @property
+    def noise(self) -> float:
+        """Sigma or scale."""
+        return float(getattr(self.mechanism, self.mechanism.noise))
+
+    @property
+    def p(self) -> int:
+        """The p of the lp norm of the clip ball."""
+        return int(self.mechanism.clip_norm)
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether inputs are clipped to the nonnegative part of the ball."""
+        return bool(self.mechanism.clip_ball().nonnegative)
 
 
 def plan(
@@ -269,16 +253,15 @@ def plan(
     if not radius > 0:
         raise UsageError(f"the radius of the clip ball must be greater than 0; found {radius:g}")
     ball_projection.check(radius, radius)
-    mechanism = calibrated(options, radius)
+    mechanism, row, formula = calibrated(options, radius)
     if options.leaks:
-        row = mechanism.row
-        mechanism = replace(mechanism, row=replace(row, claim="as-published", warnings=(LEAK, *row.warnings)))
-    radius, noise = mechanism.mechanism.radius, mechanism.noise
+        row = replace(row, claim="as-published", warnings=(LEAK, *row.warnings))
+    radius, noise = mechanism.radius, float(getattr(mechanism, mechanism.noise))
     ball_projection.check(radius, noise)
     if options.dtype == "float32" and 50 * noise + radius > float(np.finfo(np.float32).max):
         raise UsageError(f"noise of {noise:g} overflows float32; use `dtype` float64")
     step = ball_projection.spacing(radius, noise)
-    return Plan(mechanism, options.dct, bounds, origin, center, options.dtype, options.seed, step)
+    return Plan(mechanism, row, formula, options.dct, bounds, origin, center, options.dtype, options.seed, step)
 
 
 def _check(options: LocalMechanism) -> None:

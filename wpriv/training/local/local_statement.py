@@ -10,7 +10,6 @@ import os
 import platform
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +39,10 @@ def statement(plan: Plan, records: Records, labels: bool) -> Json:
     A checksum of them would let anyone test guesses about them, and so would the share of clipped records; neither is
     included.
     """
-    calibrated = plan.calibrated
-    mechanism, row = calibrated.mechanism, calibrated.row
+    mechanism, row = plan.mechanism, plan.row
     leaks = row.claim == "as-published"
-    largest, unit = ("9.2", "standard deviations") if calibrated.p == 2 else ("44.4", "scales")
-    gaps = randomness.chance_of_gaps(calibrated.p, calibrated.noise / plan.step)
+    largest, unit = ("9.2", "standard deviations") if plan.p == 2 else ("44.4", "scales")
+    gaps = randomness.chance_of_gaps(plan.p, plan.noise / plan.step)
     chance = text(min(math.prod(records.shape) * gaps, 1.0), up=True, digits=2)
     lists = render.sections(
         "report_lists.txt.j2",
@@ -66,18 +64,18 @@ def statement(plan: Plan, records: Records, labels: bool) -> Json:
         "adjacency_means": Adjacency(row.process.adjacency).meaning,
         "mechanism": mechanism.describe(),
         "noise": {
-            mechanism.noise: calibrated.noise,
+            mechanism.noise: plan.noise,
             "on": "each cosine coefficient" if plan.dct else "each number",
             "sensitivity": mechanism.sensitivity,
-            "chosen_by": calibrated.formula,
+            "chosen_by": plan.formula,
             "grid": plan.step,
         },
         "clip": {
-            "norm": f"l{calibrated.p}",
+            "norm": f"l{plan.p}",
             "radius": plan.radius,
             "center": plan.center,
-            "how": "scaled down onto the ball" if calibrated.p == 2 else "the nearest point of the ball",
-            "nonnegative": calibrated.nonnegative,
+            "how": "scaled down onto the ball" if plan.p == 2 else "the nearest point of the ball",
+            "nonnegative": plan.nonnegative,
             "bounds_from": plan.bounds_from or None,
             "domain": "orthonormal cosine transform (DCT-II)" if plan.dct else "as read",
         },
@@ -128,65 +126,54 @@ Array = NDArray[Any]
 _ZIPPED_AT = (1980, 1, 1, 0, 0, 0)  # the same for every file, so that the same seed gives the same bytes
 
 
-@dataclass(frozen=True)
-class ReportFiles:
-    """The paths of the records, of the statement and of its Markdown; none of them exists before it is written."""
+Files = tuple[Path, Path, Path]  # of the records, of the statement, and of its Markdown
 
-    records: Path
-    statement: Path
-    markdown: Path
 
-    @classmethod
-    def at(cls, path: Path) -> ReportFiles:
-        """Return the paths for a .npz file.
+def files_at(path: Path) -> Files:
+    """Return the paths for a .npz file; UsageError: its name has another ending, or one of the files exists."""
+    if path.suffix != ".npz" or "\0" in str(path):
+        raise UsageError(f"`out` must be a file ending in .npz; found {shown(str(path))}")
+    files = path, path.with_suffix(".statement.json"), path.with_suffix(".statement.md")
+    _refuse_existing(files)
+    return files
 
-        Raises:
-            UsageError: the name has another ending, or one of the files exists.
-        """
-        if path.suffix != ".npz" or "\0" in str(path):
-            raise UsageError(f"`out` must be a file ending in .npz; found {shown(str(path))}")
-        files = cls(path, path.with_suffix(".statement.json"), path.with_suffix(".statement.md"))
-        files.refuse_existing()
-        return files
 
-    def paths(self) -> tuple[Path, ...]:
-        return (self.records, self.statement, self.markdown)
+def _refuse_existing(files: Files) -> None:
+    for path in files:
+        if os.path.lexists(path):
+            raise UsageError(
+                f"{path} exists and is not overwritten: the privacy spent on it cannot be recovered. "
+                f"Name another file with `out`"
+            )
 
-    def refuse_existing(self) -> None:
-        """Raise UsageError where one of the files exists."""
-        for path in self.paths():
-            if os.path.lexists(path):
-                raise UsageError(
-                    f"{path} exists and is not overwritten: the privacy spent on it cannot be recovered. "
-                    f"Name another file with `out`"
-                )
 
-    def write(self, small: dict[str, Array], header: Json, blocks: Iterator[Array], statement: Json) -> None:
-        """Write all files, or none where writing fails or is interrupted."""
-        busy = f"another process is writing {self.records}. Wait until it ends, or name another file with `out`"
-        with locked(self.records.with_name(self.records.name + LOCK), busy):
-            self.refuse_existing()  # again, now that no other process can write them
-            parts = [path.with_name(path.name + PART) for path in self.paths()]
-            try:
-                with reported(self.records):
-                    _write_arrays(parts[0], small, header, blocks)
-                    parts[1].write_text(json.dumps(statement, indent=2) + "\n", encoding="utf-8")
-                    parts[2].write_text(to_markdown(statement), encoding="utf-8")
-                    for part, path in zip(reversed(parts), reversed(self.paths()), strict=True):
-                        os.replace(part, path)
-            finally:
-                for part in parts:
-                    with contextlib.suppress(OSError):
-                        part.unlink()
+def write(files: Files, small: dict[str, Array], header: Json, blocks: Iterator[Array], statement: Json) -> None:
+    """Write all files, or none where writing fails or is interrupted."""
+    records = files[0]
+    busy = f"another process is writing {records}. Wait until it ends, or name another file with `out`"
+    with locked(records.with_name(records.name + LOCK), busy):
+        _refuse_existing(files)  # again, now that no other process can write them
+        parts = [path.with_name(path.name + PART) for path in files]
+        try:
+            with reported(records):
+                _write_arrays(parts[0], small, header, blocks)
+                parts[1].write_text(json.dumps(statement, indent=2) + "\n", encoding="utf-8")
+                parts[2].write_text(to_markdown(statement), encoding="utf-8")
+                for part, path in zip(reversed(parts), reversed(files), strict=True):
+                    os.replace(part, path)
+        finally:
+            for part in parts:
+                with contextlib.suppress(OSError):
+                    part.unlink()
 
 
 def array_facts(plan: Plan, statement: Json) -> dict[str, Array]:
     """Return the facts that a user of the reports needs, as small arrays beside them."""
-    mechanism, row = plan.calibrated.mechanism, plan.calibrated.row
+    mechanism, row = plan.mechanism, plan.row
     values: Json = {
         "mechanism": mechanism.name,
-        mechanism.noise: plan.calibrated.noise,
-        "p": plan.calibrated.p,
+        mechanism.noise: plan.noise,
+        "p": plan.p,
         "radius": plan.radius,
         "center": plan.center,
         "epsilon": row.epsilon.safe,

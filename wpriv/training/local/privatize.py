@@ -7,10 +7,10 @@ import hashlib
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +23,8 @@ from wpriv.files.shown import Shown
 from wpriv.numerics import ball_projection
 from wpriv.numerics.numbers import shown, whole
 from wpriv.results.model import Json
-from wpriv.training.data._parameters import ReaderParameters
 from wpriv.training.local import local_mechanism, local_statement
 from wpriv.training.local.local_mechanism import LocalMechanism, Plan
-from wpriv.training.local.local_statement import ReportFiles
 from wpriv.training.local.records import Records, records
 from wpriv.training.reports import words
 
@@ -37,6 +35,54 @@ BLOCK = 2**20
 # records that are told from those of another source by their numbers; records that are hashed together
 FEW, DIGESTED = 10, 4096
 SECONDS = 5.0  # between two lines of progress
+
+
+class ReaderParameters(TypedDict, total=False):
+    """The parameters of all data sets that ship with wpriv, for type checkers and editors; their readers check them."""
+
+    agreement: float
+    attribute: str
+    attributes: str
+    categories: Mapping[str, object] | str
+    classes: Sequence[object] | str
+    core: int
+    core_variance: float
+    crop: int
+    d: int
+    draw: int
+    draw_seed: int
+    drop: str
+    features: str
+    file: str
+    folder: str
+    grey: bool
+    labels: str
+    law: str
+    length: int
+    max_per_person: int
+    number: bool
+    part: str
+    points: int
+    ranges: Mapping[str, object] | str
+    sensitive: str
+    side: int
+    size: float
+    source: str
+    split_seed: int
+    spread: float
+    spurious: int
+    spurious_variance: float
+    target: str
+    test: str
+    test_file: str
+    test_share: float
+    test_size: int
+    tests: int
+    tokens: int
+    train: str
+    verify: bool
+    x: Sequence[str] | str
+    y: str
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -154,7 +200,7 @@ def privatize(
     )  # fmt: skip
     count = None if limit is None else whole(limit, "`limit`")
     folder, path = _path(root, "`data_root`"), _path(out, "`out`")
-    files = None if path is None else ReportFiles.at(path)
+    files = None if path is None else local_statement.files_at(path)
     private = records(data, folder, array=array, header=header, limit=count, parameters=reader)
     labels = _labels(private) if public_labels else None
     named = header if str(public).lower().endswith(".csv") else None
@@ -172,8 +218,8 @@ def privatize(
         if files is None:
             return Privatized(np.concatenate(list(noisy)), labels, statement)
         small = local_statement.array_facts(plan, statement) | ({} if labels is None else {"y": labels})
-        files.write(small, {"shape": private.x.shape, "dtype": plan.dtype}, noisy, statement)
-        return Privatized(None, labels, statement, files.paths())
+        local_statement.write(files, small, {"shape": private.x.shape, "dtype": plan.dtype}, noisy, statement)
+        return Privatized(None, labels, statement, files)
 
 
 @contextlib.contextmanager
@@ -198,8 +244,8 @@ def blocks(plan: Plan, private: Records, say: Callable[[str], None] = lambda lin
     is post-processing.
     """
     key, size = randomness.key("privatize", plan.seed), math.prod(private.shape)
-    count, noise_in_cells = max(1, BLOCK // size), plan.calibrated.noise / plan.step
-    sample = randomness.normal if plan.calibrated.p == 2 else randomness.laplace
+    count, noise_in_cells = max(1, BLOCK // size), plan.noise / plan.step
+    sample = randomness.normal if plan.p == 2 else randomness.laplace
     last_line = time.monotonic()
     for number, start in enumerate(range(0, len(private.x), count)):
         cells = clipped(plan, private.rows(start, start + count))
@@ -218,9 +264,9 @@ def clipped(plan: Plan, rows: Array) -> Array:
         rows = local_mechanism.transformed(rows)
     if plan.bounds is not None:
         rows = np.clip(rows, -plan.bounds, plan.bounds)
-    if plan.calibrated.nonnegative:
+    if plan.nonnegative:
         rows = np.maximum(rows, 0.0)
-    p = plan.calibrated.p
+    p = plan.p
     inside = ball_projection.nearest(rows.reshape(len(rows), -1), plan.radius, p)
     return ball_projection.on_grid(inside, plan.radius, p, plan.step).reshape(rows.shape)
 

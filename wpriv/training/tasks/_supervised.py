@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wpriv.config import document
 from wpriv.config.field_types import Field, StrictModel
 from wpriv.config.train_schema import Train
-from wpriv.errors import UsageError
+from wpriv.errors import UsageError, require
 from wpriv.training.data._dataset import FROM_OUTPUTS, IGNORED
 from wpriv.training.data._trees import Packed, map_tree
 from wpriv.training.engine import release_spec
@@ -20,6 +21,7 @@ from wpriv.training.tasks import _image_features
 
 if TYPE_CHECKING:
     import torch
+    from numpy.typing import NDArray
     from torch import Tensor, nn
 
     from wpriv.training.clipping.example_gradients import Loss
@@ -385,10 +387,66 @@ def to_inputs(x: Array, options: InputOptions, device: torch.device, form: objec
             if getattr(options, key) is not None:
                 raise UsageError(f"options: {key}: {why}; leave it out")
         return torch.tensor(x, device=device) if form is None else tensors_of(Packed(x, form), device)
-    inputs = _image_features.normalised(x, options.normalise, device)
+    from wpriv.training.tasks import _image_filters
+
+    inputs = _image_filters.normalised(x, options.normalise, device)
     if options.features is None:
         return inputs
-    return _image_features.rows_of_images(inputs, options.features, options.normalise)
+    return _image_filters.rows_of_images(inputs, options.features, options.normalise)
+
+
+def image_features(
+    x: Any,
+    name: str = "oriented-energy",
+    *,
+    orientations: int = 8,
+    scales: Sequence[float] = (0.8, 1.6),
+    cell: int = 4,
+    local: bool = False,
+    decorrelate: int | None = None,
+    scaling: str = "image",
+    opponent: bool = False,
+    mirror: bool = False,
+) -> NDArray[np.float32]:
+    """Return fixed features of images as rows of numbers, each computed from its own image alone.
+
+    These are the features of ``options: {features: {...}}`` of a recipe and of ``features`` of ``wpriv.train``. They
+    cost no privacy, since changing one image changes one row. Within an image, each group of features is brought
+    to mean 0 and variance 1, so that a row has a norm of about sqrt(D): a group is a scale of ``oriented-energy``, or
+    for each channel L + 1 of the (L + 1)^2 coefficients of ``scattering`` with L orientations. With ``local``, each map
+    is a group, and then all features of a cell. ``scaling="synthetic"`` leaves images as they are, and scales roots of
+    the features by constants.
+
+    Args:
+        x: [N, C, H, W] images as an array or a tensor; bytes are divided by 255, other numbers should lie in [0, 1].
+        name: ``oriented-energy`` or ``scattering``.
+        orientations: number of directions. scales: of ``oriented-energy``, in pixels. cell: size of a cell in pixels.
+        local: normalise in each cell as well. decorrelate: number of synthetic images that decorrelate the features.
+        scaling: ``image``, or ``synthetic``: by the same synthetic images. opponent: take opponent colours in place of
+            red, green and blue. mirror: take the mean with the features of the mirror image.
+    Returns:
+        [N, D] float32.
+    Raises:
+        UsageError: x holds no such images, or a parameter is out of range. MissingResource: torch is not installed.
+    """
+    require("torch", "image_features")
+    import torch
+
+    from wpriv.training.tasks._image_filters import rows_of_images, to_floats
+
+    sizes = {"orientations": orientations, "scales": list(scales), "cell": cell, "decorrelate": decorrelate}
+    ways = {"local": local, "scaling": scaling, "opponent": opponent, "mirror": mirror}
+    features = features_of({"name": name, **sizes, **ways})
+    images = to_floats(np.asarray(x), torch.device("cpu"))
+    return rows_of_images(images, features).numpy()
+
+
+def features_of(given: Mapping[str, object]) -> _image_features.Features:
+    """Return features from plain data."""
+    faults = document.form_diagnostics(document.of_data("features", dict(given)), _image_features.Features)
+    if faults:
+        raise UsageError(f"`features`: {faults[0].text}")
+    return _image_features.Features.model_validate(given)
 
 
 def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
