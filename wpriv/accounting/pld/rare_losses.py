@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -73,14 +74,10 @@ def compose_rare_losses(steps: Steps, tilt: float, eps: float, relative: float, 
         _discretize(group, pmf, lattice, (steps.negligible_mass(delta, group.counts), bottom), focus)
         for group, pmf in zip(steps.groups, steps.pmfs, strict=True)
     ]
-
-    def compose(pmfs: Sequence[LatticePmf]) -> LatticeComposition:
-        return _compose(pmfs, lattice, tail)
-
     # the large losses add up to about eps, many deviations of a step's loss; and norms are rounded, of every step
     unit = constants.UNIT_ROUNDOFF
     slack = steps.rounding_shift(state) + 4 * constants.TAIL_ROUNDINGS * unit * eps + 16 * unit * steps.total / slope
-    return compose_sides(sides, compose, slack, 1 / slope)
+    return compose_sides(sides, partial(_compose, lattice=lattice, tail=tail), slack, 1 / slope)
 
 
 @dataclass(frozen=True)
@@ -129,11 +126,7 @@ def _discretize(
 def _compose(pmfs: Sequence[LatticePmf], lattice: _Lattice, tail: float) -> LatticeComposition:
     """The outcomes with a loss above the cut, and a bound of what all others add to delta."""
     step, tilt, cut = lattice.step, lattice.tilt, (lattice.edge + 0.5) * lattice.step
-
-    def transform(pmfs: Sequence[LatticePmf], size: int) -> tuple[Spectrum, Array]:
-        return _outcomes_with_jumps(pmfs, cut, step, size)
-
-    jumps = compose_window(pmfs, step, tilt, tail, transform)
+    jumps = compose_window(pmfs, step, tilt, tail, partial(_outcomes_with_jumps, cut=cut, step=step))
     tilts = np.geomspace(*constants.BULK_TILTS, constants.BULK_TILT_COUNT) / cut
     return replace(jumps, bulk=(tilts, _bulk_logs(pmfs, cut, step, tilt, tilts)))
 
@@ -154,7 +147,7 @@ def _bulk_logs(pmfs: Sequence[LatticePmf], cut: float, step: float, tilt: float,
     return logs
 
 
-def _outcomes_with_jumps(pmfs: Sequence[LatticePmf], cut: float, step: float, size: int) -> tuple[Spectrum, Array]:
+def _outcomes_with_jumps(pmfs: Sequence[LatticePmf], size: int, cut: float, step: float) -> tuple[Spectrum, Array]:
     """The transform of the outcomes with a loss above the cut, and a bound on the error of each of its values.
 
     D = B^n (e^{n ln(1 + J/B)} - 1) where the transform B of the bulk is large, else (B + J)^n - B^n.
