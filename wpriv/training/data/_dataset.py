@@ -24,6 +24,7 @@ ARRAYS = (
 FROM_LABELS, FROM_LARGEST, FROM_OUTPUTS = "labels", "largest label", "outputs"
 LOST = 1e-4  # share of a column's spread that rounding to float32 may take
 IGNORED = -100  # as torch marks records without a class
+SHARE = 0.2  # of the records that is held out for testing where nothing else is said
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,7 +249,7 @@ def scaled(x: Array) -> NDArray[np.float32]:
     return x.astype(np.float32) / np.float32(255) if x.dtype == np.uint8 else x.astype(np.float32, copy=False)
 
 
-def random_split(count: int, share: float, seed: int) -> tuple[Array, Array]:
+def random_split(count: int, share: float = SHARE, seed: int = 0) -> tuple[Array, Array]:
     """Return sorted indices of training and of test examples, drawn at random, for a data set without a test set."""
     order = np.random.Generator(np.random.PCG64(seed)).permutation(count)
     tests = round(min(share, 1.0) * count)

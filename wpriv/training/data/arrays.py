@@ -13,7 +13,7 @@ from wpriv.errors import FaultyRecords, UsageError
 from wpriv.files import python_file
 from wpriv.training.data import _classes
 from wpriv.training.data._classes import Classes, declared_words
-from wpriv.training.data._dataset import IGNORED, Array, Data, narrowed, random_split
+from wpriv.training.data._dataset import IGNORED, SHARE, Array, Data, narrowed, random_split
 from wpriv.training.data._files import File, read_bytes, resolve_path
 from wpriv.training.data._formats import parse_npz
 from wpriv.training.data._trees import Packed
@@ -61,7 +61,8 @@ def read(root: Path | None, params: Params) -> Data:
         train,
         test,
         source=str(path),
-        split=Split(params.test_share, params.split_seed),
+        share=params.test_share,
+        seed=params.split_seed,
         files=(File.unverified(path, raw),),
         declared=_classes.class_names(params.name, params.classes),
         tokens=params.tokens,
@@ -73,23 +74,17 @@ MAX_TOKENS = 2**31 - 1
 WANTED = "records must be numbers, [N, D] or [N, C, H, W] (or grey pictures [N, H, W])"
 
 
-@dataclass(frozen=True)
-class Split:
-    """The share of the records that is held out for testing where no test records are given, and the seed of it."""
-
-    share: float = 0.2
-    seed: int = 0
-
-
 def of_arrays(
     name: str,
     train: Part,
     test: Part | None,
     *,
     source: str,
-    split: Split = Split(),  # frozen
+    share: float = SHARE,
+    seed: int = 0,
     files: tuple[File, ...] = (),
     names: Sequence[str] | None = None,
+    notes: tuple[str, ...] = (),
     declared: Sequence[str] | None = None,
     ignored: int | None = IGNORED,
     tokens: int = 0,
@@ -98,12 +93,12 @@ def of_arrays(
 
     Args:
         name: of the data set, for messages and tables.
-        train, test: records and labels; without ``test`` a share of the training records is held out.
+        train, test: records and labels; without ``test`` a ``share`` of the training records is held out by ``seed``.
             Records: [N, D], [N, C, H, W], or [N, H, W] grey pictures; uint8, or numbers that become float32.
             Labels: [N] whole numbers, which are the numbers of their classes, or text; or float numbers, [N] or [N, K],
             to predict, which are classes as well where there is one for each record and all are whole.
         source: whose data they are, or where they were read.
-        names: of the classes, where they are known of the data set and labels are whole numbers from 0.
+        names: of the classes, where they are known of the data set and labels are whole numbers from 0, with ``notes``.
         declared, ignored: see ``_classes.of_whole``; words are looked up among those declared. Classes that
             are read from the labels are noted.
         tokens: the size of the vocabulary where records are tokens, [N, T] whole numbers below it; 0 for other records.
@@ -113,7 +108,7 @@ def of_arrays(
     x, y = _part(name, "training", train, tokens)
     x_form, y_form = (part.form if isinstance(part, Packed) else None for part in train)
     if test is None:
-        kept, held_out = random_split(len(x), split.share, split.seed)
+        kept, held_out = random_split(len(x), share, seed)
         x, y, x_test, y_test = x[kept], y[kept], x[held_out], y[held_out]
     else:
         x_test, y_test = _part(name, "test", test, tokens)
@@ -125,7 +120,7 @@ def of_arrays(
         _require_one_kind(name, y, y_test)
         response, responses = _responses(name, y, y_test)
     if names is not None and y.dtype.kind != "U":
-        classes: Classes | None = Classes(tuple(names), y, y_test)
+        classes: Classes | None = Classes(tuple(names), y, y_test, notes=notes)
     elif y.dtype.kind == "U":
         classes = _words(name, y, y_test, declared, apart=test is not None)
     elif not all(_is_whole(part) for part in (y, y_test)):

@@ -13,7 +13,7 @@ from wpriv.errors import FaultyRecords, UsageError
 from wpriv.training.data import _classes, _formats
 from wpriv.training.data._dataset import Array, Data, narrowed
 from wpriv.training.data._files import File, read_bytes, resolve_path
-from wpriv.training.data.arrays import Split, of_arrays
+from wpriv.training.data.arrays import of_arrays
 
 ABOUT = "rows of numbers with labels, from your own .npz or .mat"
 GET = (
@@ -45,7 +45,8 @@ def read(root: Path | None, params: Params) -> Data:
         parts[0][:2],
         parts[1][:2] if params.test_file else None,
         source=str(first.path),
-        split=Split(params.test_share, params.split_seed),
+        share=params.test_share,
+        seed=params.split_seed,
         files=tuple(file for *_, file in parts),
         declared=_classes.class_names(params.name, params.classes),
     )

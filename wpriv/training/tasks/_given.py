@@ -24,7 +24,6 @@ from wpriv.training.clipping.model_settings import installed, names
 from wpriv.training.clipping.record_trees import Records, called, mapped
 from wpriv.training.data import Data, Packed, map_tree, named_leaves_of, of_persons, pack
 from wpriv.training.data._dataset import random_split
-from wpriv.training.data.arrays import Split
 from wpriv.training.tasks import _supervised, fit
 
 # --- a digest of what a function, a network or an object computes: its code and what it holds ---
@@ -262,7 +261,7 @@ def by_person(
     parts = _packed(train, "data")
     places, present = of_persons("data", persons, len(parts[0].rows), limit)
     if test is None:
-        kept, held_out = random_split(len(places), Split().share, Split().seed)
+        kept, held_out = random_split(len(places))
         rest = places[held_out][present[held_out]]
         tests = [Packed(part.rows[rest], part.form) for part in parts]
         places, present = places[kept], present[kept]
