@@ -243,7 +243,9 @@ class PrivateFedAvg(FedAvg):  # type: ignore[misc]  # no types are installed wit
             if not np.isfinite(moved).all():
                 what = f"the array {name!r} is not finite after round {server_round}"
                 raise UsageError(f"{what}: take a smaller server_lr")
-        self._write_statement()
+        headline, deviation = self.guarantee.headline(), self.sigma * self.clip
+        text = STATEMENT.format(self, headline=headline, unit=UNIT, deviation=deviation)
+        durable_writes.replace(self.out / storage.STATEMENT_TEXT, text)
         return ArrayRecord(result), None
 
     def _sum(self, values: Update, replies: Iterable[Message]) -> Bounded:
@@ -272,11 +274,6 @@ class PrivateFedAvg(FedAvg):  # type: ignore[misc]  # no types are installed wit
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Drop the metrics of clients."""
         return None
-
-    def _write_statement(self) -> None:
-        deviation = self.sigma * self.clip
-        text = STATEMENT.format(self, headline=self.guarantee.headline(), unit=UNIT, deviation=deviation)
-        durable_writes.replace(self.out / storage.STATEMENT_TEXT, text)
 
 
 def clipped(update: Update, clip: float) -> Update:

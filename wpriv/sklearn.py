@@ -15,6 +15,7 @@ import secrets
 import tempfile
 import warnings
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
@@ -26,11 +27,11 @@ from numpy.typing import ArrayLike, NDArray
 from wpriv.accounting import evaluate, ledger
 from wpriv.core.guarantee import Guarantee
 from wpriv.errors import Unsupported, UsageError, lacking
+from wpriv.files.durable_writes import locked
 from wpriv.numerics.numbers import positive_number, shown
 from wpriv.results import model, storage
 from wpriv.results.model import Json
-from wpriv.training import account_of_fits, finalize, metric_logs, own_training, plan, training_run, training_statement
-from wpriv.training.account_of_fits import Charged
+from wpriv.training import finalize, own_training, plan, training_run, training_statement
 from wpriv.training.data._dataset import FROM_LABELS
 from wpriv.training.train_data import ORIGINS
 
@@ -90,6 +91,9 @@ STRATIFIED = (
     "cv=KFold(n, shuffle=True, random_state=0), whose folds depend on no record"
 )
 Floats = NDArray[np.float64]
+Targets = NDArray[np.int64] | NDArray[np.float32]
+Run = list[ledger.Entry]
+"""The entries of one fit."""
 PLANNED = (
     "the number assumes that noise, rate and length of all fits were fixed before the first of them. `wpriv budget "
     "--history {path} --adaptive` has that for fits whose settings were chosen by earlier ones"
@@ -119,6 +123,15 @@ class NotPrivate(Unsupported, AttributeError):
     """A fit with a ``random_state`` has no guarantee. As an AttributeError it hides ``guarantee_`` from listings."""
 
 
+@dataclass(frozen=True)
+class Charged:
+    """A fit in an account: the file, the number of the fit in it, and the end of the file after it."""
+
+    path: Path
+    run: int
+    end: ledger.Position
+
+
 @dataclass(eq=False, repr=False)
 class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no types
     """The part that both estimators share: checks of records, the training, and what is known after it."""
@@ -142,13 +155,9 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no 
 
     def _inputs(self, x: Floats) -> Floats:
         """Return records as the network takes them: clipped to ``bounds`` and mapped to [-1, 1], or as they are."""
-        if self._bounds is None:
-            return x
-        return _to_unit(x, *self._bounds)
+        return x if self._bounds is None else _to_unit(x, *self._bounds)
 
-    def _fit_network(
-        self, x: Floats, targets: NDArray[np.int64] | NDArray[np.float32], labels: list[object], remarks: list[str]
-    ) -> None:
+    def _fit_network(self, x: Floats, targets: Targets, labels: list[object], remarks: list[str]) -> None:
         """Train a new network, and keep it with its guarantee and statement.
 
         Args:
@@ -171,9 +180,8 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no 
             inputs = self._inputs(x).astype(np.float32)
         network = _network(self.network, x.shape[1], max(len(labels), 1), seed)
         guarantee, statement = self._train(network, inputs, targets, len(labels), seed)
-        about = ONE_FIT
-        if self._charged is not None:
-            about = IN_ACCOUNT.format(run=self._charged.run, path=self._charged.path)
+        fit = self._charged
+        about = ONE_FIT if fit is None else IN_ACCOUNT.format(run=fit.run, path=fit.path)
         if seed is None:
             self._guarantee: Guarantee | str = replace(guarantee, warnings=(*guarantee.warnings, *remarks))
         else:
@@ -186,12 +194,7 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no 
         self.statement_ = _statement_text({**statement, **facts}, remarks, about)
 
     def _train(
-        self,
-        network: nn.Module,
-        inputs: NDArray[np.float32],
-        targets: NDArray[np.int64] | NDArray[np.float32],
-        count: int,
-        seed: int | None,
+        self, network: nn.Module, inputs: NDArray[np.float32], targets: Targets, count: int, seed: int | None
     ) -> tuple[Guarantee, Json]:
         """Train a network by wpriv's steps in a folder that is removed afterwards, and return guarantee and statement.
 
@@ -200,9 +203,8 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no 
         # evaluation needs test records: one made-up record, so that no record of the caller is evaluated
         test = np.zeros_like(inputs[:1]), np.zeros_like(targets[:1])
         memory = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
-        eps, delta, clip, epochs, lr = (
-            positive_number(getattr(self, name), f"`{name}`") for name in ("epsilon", "delta", "clip", "epochs", "lr")
-        )
+        names = ("epsilon", "delta", "clip", "epochs", "lr")
+        options = {name: positive_number(getattr(self, name), f"`{name}`") for name in names}
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="wpriv-fit-", dir=memory))
             stack.enter_context(_own_generator())
@@ -212,19 +214,16 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # sklearn has no 
                 test=test,
                 loss="cross-entropy" if count else "squared",
                 classes=list(range(count)) or None,
-                eps=eps,
-                delta=delta,
-                clip=clip,
+                eps=options.pop("epsilon"),
                 sampling="poisson",
                 batch=min(positive_number(self.batch, "`batch`", whole=True), len(inputs)),
-                epochs=epochs,
-                lr=lr,
                 seed=seed,
+                **options,
             )
-            run = training_run.own_run(training, Path(folder) / "fit", "cpu", None, lambda: None, metric_logs.NOWHERE)
-            begun = run.begin(stack, resume=False, fork=False, fresh=False)
+            run = training_run.own_run(training, Path(folder) / "fit", "cpu")
+            begun = run.begin(stack)
             engine, batches = run.prepare(begun)
-            charged = None if self.account is None else account_of_fits.charge(Path(self.account), begun.plan)
+            charged = None if self.account is None else _charge(Path(self.account), begun.plan)
             for indices in batches():
                 engine.step(indices)
             accounted = _account_for(begun)
@@ -367,8 +366,8 @@ def _account_for(begun: Begun) -> tuple[Guarantee, Json]:
     """Return the guarantee of the steps in the ledger of a finished training, and its statement."""
     from wpriv.files import checkpoint
 
-    job, entries = finalize.entries_of_plan(begun.plan, begun.folder)
-    process = finalize.process_from_ledger(job, begun.folder, entries)
+    job, entries, process = finalize.from_ledger(begun.plan, begun.folder)
+    assert process is not None
     rows, refused = plan.guarantees(job, process)
     stored = checkpoint.load(begun.folder.path / storage.MODEL)
     tested = {name: stored[name] for name in ("clipping", "checked", "remarks") if stored.get(name)}
@@ -488,7 +487,22 @@ def _learnt_before(estimator: _PrivateEstimator, x: Floats) -> list[str]:
     return [STANDARDISED] if len(x) > 2 and scaled.any() and (scaled | (deviations == 0)).all() else []
 
 
-# --- the joint guarantee of the fits in an account ---
+# The account of several fits on the same records: one ledger with a run for each, charged before it begins.
+
+
+def _charge(path: Path, job: plan.Plan) -> Charged:
+    """Write all steps of a fit to the account, and return where."""
+    assert job.step is not None
+    with locked(path.with_name(f"{path.name}.lock"), f"another process writes {path}", wait=True):
+        run = ledger.last_run(ledger.entries(path)) + 1
+        stream = secrets.token_hex(8)
+        book = ledger.Ledger(path, run, job.steps, adjacency=job.adjacency, stream=stream)
+        try:
+            for number in range(1, job.steps + 1):
+                book.spend(number, job.step, f"{job.records} records")
+        finally:
+            book.close()
+        return Charged(path.absolute(), run, book.position())
 
 
 def joint(search: BaseEstimator | str | Path, *, delta: float | None = None) -> Guarantee:
@@ -555,10 +569,12 @@ def _folds_of(search: BaseEstimator) -> type | None:
     return kind if kind in (KFold, StratifiedKFold) else None
 
 
-def _without_folds(search: BaseEstimator, runs: list[list[ledger.Entry]]) -> list[list[list[ledger.Entry]]]:
-    """Return for each size of the training sets the runs that a record of such a fold was in: the largest set of runs.
+def _without_folds(search: BaseEstimator, runs: list[Run]) -> list[list[Run]]:
+    """Return for each size of the training sets of a search the runs that one record was in, as many as it can be.
 
-    All runs count where fits failed, or the folds are no partition.
+    The fits of one fold are of one training set, so that their runs name the same number of records. Of the runs with
+    this number, each fold has an equal share of each kind. All runs count where the folds are no partition, fits
+    failed, or others came in between.
     """
     fitted, candidates = getattr(search, "best_estimator_", None), len(search.cv_results_["params"])
     scores = [value for key, value in search.cv_results_.items() if key.startswith("split") and "_test_" in key]
@@ -566,4 +582,25 @@ def _without_folds(search: BaseEstimator, runs: list[list[ledger.Entry]]) -> lis
     hides_failures = search.error_score != "raise" and not np.isnan(search.error_score)
     if charged is None or _folds_of(search) is None or hides_failures or not np.isfinite(scores).all():
         return [runs]
-    return account_of_fits.without_held_out(runs, charged.run, candidates, search.n_splits_)
+    # the run of the refit is the last one, and the runs of the search are before it
+    last = charged.run
+    first = last - 1 - candidates * search.n_splits_
+    if first < 0:
+        return [runs]
+    searched, whole = runs[first : last - 1], runs[last - 1][0].settings
+    kept = []
+    for size in {run[0].settings for run in searched}:
+        kinds = Counter((run[0].release, len(run)) for run in searched if run[0].settings == size)
+        of_size, rest = divmod(sum(kinds.values()), candidates)
+        if rest or size == whole or any(count % of_size for count in kinds.values()):
+            return [runs]
+        left_out = Counter({kind: count // of_size for kind, count in kinds.items()})
+        with_record = [*runs[:first], *runs[last - 1 :]]
+        for run in searched:
+            kind = run[0].release, len(run)
+            if run[0].settings == size and left_out[kind]:
+                left_out[kind] -= 1
+            else:
+                with_record.append(run)
+        kept.append(with_record)
+    return kept

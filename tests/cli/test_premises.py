@@ -34,7 +34,7 @@ from wpriv.accounting.claims import decide
 from wpriv.accounting.claims.decision import Question
 from wpriv.accounting.interpretations import compare_interpretations
 from wpriv.cli.main import main
-from wpriv.config.claim import parse_claim
+from wpriv.config.plain_words import parse_claim
 from wpriv.errors import Unsupported
 
 

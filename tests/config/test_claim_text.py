@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wpriv.config.claim import Claim, parse_claim
+from wpriv.config.plain_words import Claim, parse_claim
 from wpriv.errors import UsageError
 
 

@@ -58,7 +58,7 @@ def selection(repeats: Repeats, p: np.ndarray, q: np.ndarray, points: int = 200)
     eps = np.linspace(0, top, points)
     exact = np.array([delta(p, q, e) for e in eps])
     table = ProfileTable(eps, exact * (1 + 1e-12) + 1e-16, np.maximum(exact * (1 - 1e-12) - 1e-16, 0))
-    return Selection(table, repeats.slope, repeats.log_fall, repeats.reach, repeats.within)
+    return Selection(table, repeats)
 
 
 @pytest.mark.slow
@@ -109,7 +109,7 @@ def test_the_lines_are_nowhere_below_the_supremum_of_the_theorem(repeats, eps0):
     profile = np.maximum(keep - np.exp(eps) * math.exp(-eps0) * keep, 0.0)
     profile[-1] = 0.0
     table = ProfileTable(eps, profile, profile)
-    bounds = Selection(table, repeats.slope, repeats.log_fall, repeats.reach, repeats.within)
+    bounds = Selection(table, repeats)
     x = np.concatenate([np.geomspace(1e-9, 1, 20_001), np.linspace(0, 2 * math.exp(-eps0), 20_001).clip(max=1)])
     g = np.minimum(math.exp(eps0) * x, 1 - math.exp(-eps0) * (1 - x))
     gain, cost = repeats.slope(x), repeats.slope(g)

@@ -27,31 +27,29 @@ def release(sigma, n=1, *streams, adjacency="add-remove", delta=DELTA, sampling=
 def test_gaussian_trainings_together_are_one_gaussian_whose_squared_means_add_up(sigmas):
     whole = together([release(sigma, 2) for sigma in sigmas])
     mu = sum(2 / sigma**2 for sigma in sigmas) ** 0.5
-    row = whole.guarantee
     assert whole.trainings == len(sigmas)
-    assert gauss_delta(row.epsilon.safe, mu) <= DELTA * (1 + 1e-9)
-    assert gauss_delta(row.epsilon.safe * (1 - 1e-3), mu) > DELTA
+    assert gauss_delta(whole.epsilon, mu) <= DELTA * (1 + 1e-9)
+    assert gauss_delta(whole.epsilon * (1 - 1e-3), mu) > DELTA
 
 
 def test_n_sampled_trainings_cost_what_one_of_n_times_the_steps_costs():
     runs = [release(1.0, 40, f"stream {k}", sampling=Poisson(0.02)) for k in range(5)]
     one = Process((Step(Gauss(1.0), 200, Poisson(0.02)),), "add-remove")
     long = evaluate.ask(evaluate.curve(one, "pld", 1e-6), delta=DELTA)
-    found = together(runs).guarantee.epsilon.safe
+    found = together(runs).epsilon
     assert long.epsilon.lower <= found <= long.epsilon.upper * (1 + 1e-3)
-    assert found > together(runs[:1]).guarantee.epsilon.safe
+    assert found > together(runs[:1]).epsilon
 
 
 def test_the_largest_delta_of_the_trainings_is_that_of_the_whole():
-    row = together([release(10, delta=1e-6), release(10, delta=1e-4)]).guarantee
-    assert row.delta.safe == 1e-4
+    assert together([release(10, delta=1e-6), release(10, delta=1e-4)]).delta == 1e-4
 
 
 def test_trainings_that_protect_different_values_of_a_record_have_no_guarantee_together():
     # with public labels, neighbours have the same labels: replacing a record by one of another label is not covered
     label, image = (replace(release(10.0, 1, unit), unit=unit) for unit in ("a record", "the image of a record"))
     whole = together([label, image])
-    assert (whole.guarantee, "different things: a record; and the image" in whole.problem) == (None, True)
+    assert (whole.epsilon, "different things: a record; and the image" in whole.problem) == (None, True)
     assert together([image, replace(image, streams=frozenset())]).as_dict()["unit"] == "the image of a record"
 
 
@@ -63,7 +61,7 @@ def test_the_noise_of_one_seed_on_two_sets_of_records_has_no_common_cost():
         return DataSet(name="table", privatize=noise, **parameters), statement
 
     whole = together(of_reports([reports(file="before.csv"), reports(file="after.csv")]))
-    assert whole.guarantee is None
+    assert whole.epsilon is None
     assert "same noise" in whole.problem
 
 
@@ -79,7 +77,6 @@ def test_the_noise_of_one_seed_on_two_sets_of_records_has_no_common_cost():
 )
 def test_trainings_without_a_common_cost_have_none_and_say_why(releases, word):
     whole = together(releases)
-    assert whole.guarantee is None
     assert whole.epsilon is None
     assert word in whole.problem
     assert whole.as_dict()["problem"] == whole.problem
@@ -101,6 +98,6 @@ def test_the_same_reports_are_paid_once_and_other_reports_of_the_same_records_ag
     two_files = together(of_reports([of_file("a.npz"), of_file("b.npz")]))
     # two points of the ball are at most 2 radii apart
     for whole, mu in ((once, 2 / 20), (twice, 2 / 20 * 2**0.5), (same_file, 2 / 20), (two_files, 2 / 20 * 2**0.5)):
-        eps = whole.guarantee.epsilon.safe
+        eps = whole.epsilon
         assert gauss_delta(eps, mu) <= DELTA * (1 + 1e-9)
         assert gauss_delta(eps * (1 - 1e-3), mu) > DELTA

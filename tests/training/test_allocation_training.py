@@ -126,7 +126,6 @@ def test_noise_found_for_a_target_keeps_it_and_less_noise_would_not(recipe):
 def test_a_run_that_stops_before_its_target_stops_after_a_whole_pass(recipe):
     changes = {"privacy.eps": 2, "epochs": 40}
     plan, _ = training_run.planned(train.recipe_of(recipe, changes=changes), recipe.parent / "out")
-    assert plan.stopped
     assert plan.steps % PASS == 0
     assert 0 < plan.steps < 40 * PASS
     assert expected(plan.steps) <= 2 < expected(plan.steps + PASS)

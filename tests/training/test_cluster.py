@@ -17,7 +17,7 @@ import pytest
 from tests.training import fake_slurm
 from wpriv.accounting import ledger
 from wpriv.cli.main import main
-from wpriv.config.grid_schema import Cluster
+from wpriv.config.train_parts import Cluster
 from wpriv.errors import Interrupted, MissingResource, UsageError, WprivError
 from wpriv.training import cluster, sweep, train
 from wpriv.training.cluster import CellTask, TaskQueue

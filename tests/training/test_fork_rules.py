@@ -13,7 +13,7 @@ from wpriv.config import recipe as recipes
 from wpriv.config.document import Document
 from wpriv.errors import UsageError
 from wpriv.training import plan, run_folder, train
-from wpriv.training.earlier_runs import EarlierRun, warning
+from wpriv.training.all_trainings import IN_FOLDER, EarlierRun, warning
 
 BASE = {
     "kind": "train",
@@ -112,7 +112,7 @@ def test_the_weights_of_a_given_network_are_named_by_every_fork(tmp_path):
 def test_runs_moved_aside_have_a_cost_together_only_where_they_protect_the_same(alike):
     steps = (Step(Gauss(10.0)),)
     run = EarlierRun("before-1", steps, "replace-one", alike=alike)
-    line = warning([run], Process(steps, "replace-one"), 1e-5, {"a stream"})
+    line = warning([run], Process(steps, "replace-one"), 1e-5, {"a stream"}, IN_FOLDER)
     assert ("All runs together" in line) == alike
 
 

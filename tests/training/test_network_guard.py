@@ -13,7 +13,7 @@ import torch
 import wpriv
 from tests.training.engine.test_distributed import ROOT, run_two
 from tests.training.test_own_training import OPTIONS, TEST, X, Y, network, same, weights
-from wpriv.config.technique_schema import Weights
+from wpriv.config.train_parts import Weights
 from wpriv.errors import UsageError
 from wpriv.training import train_data
 from wpriv.training.engine import fine_tuning, network_guard

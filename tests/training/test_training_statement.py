@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import wpriv
+from wpriv.config.train_schema import Privacy, Train
 from wpriv.core import registry
 from wpriv.results import storage
 from wpriv.results.model import Statement
@@ -163,7 +164,8 @@ def test_a_training_without_privacy_leaves_its_settings_alone_to_publish(tmp_pat
 def test_every_task_names_files_of_its_own_alone_for_publication(task):
     spec = tasks.load(task)
     assert set(spec.publishable) <= {*spec.figures, *spec.files}
-    found = {entry["file"]: entry for entry in publication.of_training(task, private=True, reports=False, seed=None)}
+    train = Train.model_construct(task=task, privacy=Privacy.model_construct(clip=1.0))
+    found = {entry["file"]: entry for entry in publication.of_training(train, None)}
     assert set(storage.of_training(task)) <= set(found)
     # test records are in these pictures
     assert all(

@@ -21,9 +21,9 @@ from wpriv.cli.main import main
 from wpriv.core.repeats import Repeats
 from wpriv.errors import Interrupted, UsageError
 from wpriv.results import storage
-from wpriv.training import train, train_data, training_grid, tuning, tuning_plan
+from wpriv.training import train, train_data, training_grid, tuning
 from wpriv.training.metric_logs import Logs
-from wpriv.training.tuning_plan import Draw
+from wpriv.training.tuning import Draw
 
 FINGERPRINT = "of the records"
 
@@ -42,7 +42,7 @@ def run(capsys, *words):
 
 def test_the_number_of_runs_has_the_distribution_of_the_recipe():
     repeats = Repeats("geometric", 4)
-    draws = [tuning_plan.draw(repeats, 3, FINGERPRINT, seed) for seed in range(4000)]
+    draws = [tuning.draw(repeats, 3, FINGERPRINT, seed) for seed in range(4000)]
     counts = np.array([len(each.candidates) for each in draws])
     # P(K = k) = (1/4) (3/4)^(k - 1); five standard errors
     for k in (1, 2, 5):
@@ -54,7 +54,7 @@ def test_the_number_of_runs_has_the_distribution_of_the_recipe():
 
 
 def test_choices_without_a_seed_are_not_repeated_and_runs_have_different_seeds():
-    free = [tuning_plan.draw(Repeats("geometric", 20), 10, FINGERPRINT, None) for _ in range(4)]
+    free = [tuning.draw(Repeats("geometric", 20), 10, FINGERPRINT, None) for _ in range(4)]
     assert len({str(each) for each in free}) == 4
     assert len({training_grid.seed_of_run(7, number) for number in range(50)}) == 50
     assert training_grid.seed_of_run(None, 3) is None
@@ -71,23 +71,23 @@ def test_choices_without_a_seed_are_not_repeated_and_runs_have_different_seeds()
     ],
 )
 def test_a_score_that_is_no_number_is_the_worst(metrics, best, score):
-    assert tuning_plan.score_of(metrics, "accuracy", best) == score
+    assert tuning.score_of(metrics, "accuracy", best) == score
 
 
 def test_choices_that_are_lost_or_of_other_records_are_not_made_again(tmp_path):
     choices = Draw([0, 1], [5, 6], FINGERPRINT)
-    assert tuning_plan.read(tmp_path, FINGERPRINT) is None
-    tuning_plan.write(choices, tmp_path)
-    assert tuning_plan.read(tmp_path, FINGERPRINT) == choices
+    assert tuning.read_draw(tmp_path, FINGERPRINT) is None
+    tuning.write_draw(choices, tmp_path)
+    assert tuning.read_draw(tmp_path, FINGERPRINT) == choices
     with pytest.raises(UsageError, match="other records"):
-        tuning_plan.read(tmp_path, "others")
-    (tmp_path / tuning_plan.FILE).write_text("{")
+        tuning.read_draw(tmp_path, "others")
+    (tmp_path / tuning.FILE).write_text("{")
     with pytest.raises(UsageError, match="must not be drawn a second time"):
-        tuning_plan.read(tmp_path, FINGERPRINT)
-    (tmp_path / tuning_plan.FILE).unlink()
+        tuning.read_draw(tmp_path, FINGERPRINT)
+    (tmp_path / tuning.FILE).unlink()
     (tmp_path / "0").mkdir()
     with pytest.raises(UsageError, match="must not be drawn a second time"):
-        tuning_plan.read(tmp_path, FINGERPRINT)
+        tuning.read_draw(tmp_path, FINGERPRINT)
 
 
 @pytest.mark.parametrize(
@@ -237,14 +237,12 @@ def test_the_kept_files_do_not_depend_on_the_other_runs(recipe, tmp_path, monkey
     job = train.recipe_of(recipe)
     folders = []
     for name, candidates, place in (("alone", [1], 0), ("first", [1, 0, 0], 0), ("last", [0, 2, 1], 2)):
-        monkeypatch.setattr(
-            tuning_plan, "draw", lambda *_, of=candidates: Draw(of, list(range(len(of))), _fingerprint(job))
-        )
+        monkeypatch.setattr(tuning, "draw", lambda *_, of=candidates: Draw(of, list(range(len(of))), _fingerprint(job)))
         monkeypatch.setattr(
             training_grid, "seed_of_run", lambda seed, number, at=place: 100 if number == at else number
         )
         scores = iter([float(number == place) for number in range(len(candidates))])
-        monkeypatch.setattr(tuning_plan, "score_of", lambda *_, scores=scores: next(scores))
+        monkeypatch.setattr(tuning, "score_of", lambda *_, scores=scores: next(scores))
         tuning.run(job, tmp_path / name)
         folders.append(digest(tmp_path / name))
     assert folders[0] == folders[1] == folders[2]
@@ -257,7 +255,7 @@ def _fingerprint(job):
 @pytest.mark.slow
 def test_where_no_run_is_drawn_only_the_statement_is_released(recipe, tmp_path, monkeypatch, capsys):
     job = train.recipe_of(recipe, changes={"tune.repeats": "poisson:mean=0.5"})
-    monkeypatch.setattr(tuning_plan, "draw", lambda *_: Draw([], [], _fingerprint(job)))
+    monkeypatch.setattr(tuning, "draw", lambda *_: Draw([], [], _fingerprint(job)))
     code, out, err = run(capsys, recipe, "--set", "tune.repeats=poisson:mean=0.5", "--out", "none")
     assert (code, "nothing is released" in out) == (0, True), err
     assert not (tmp_path / "none" / storage.MODEL).exists()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.training.engine import crashes
 from wpriv.files import durable_writes
-from wpriv.training import train, tuning, tuning_plan
+from wpriv.training import train, tuning
 
 # every record is in each step, so that the account is quick
 RECIPE = """\
@@ -56,14 +56,14 @@ def killing(at: int, log: Path) -> None:
     for name in CHANGES:
         setattr(durable_writes, name, wrapped(getattr(durable_writes, name)))
     shutil.rmtree = wrapped(shutil.rmtree)
-    drawn = tuning_plan.write
+    drawn = tuning.write_draw
 
     def write(choices, folder):
         drawn(choices, folder)
         with log.open("a") as file:
             file.write(f"{len(choices.candidates)}\n")
 
-    tuning_plan.write = write
+    tuning.write_draw = write
 
 
 def child(recipe: Path, out: Path, at: int, log: Path) -> int:

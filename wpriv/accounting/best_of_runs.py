@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -34,8 +34,6 @@ SIZES = 25
 
 # beyond this eps an upper bound keeps its value
 MAX_EXPONENT = 600.0
-
-Function = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
@@ -85,27 +83,23 @@ class Selection:
     """Bounds of the profile of the best of K runs, for the worst order of the outcomes.
 
     Args:
-        table: bounds of the profile of one run. slope: x -> f'(1 - x), f the generating function of K; log_fall: minus
-            the derivative of its logarithm; reach: x -> 1 - f(1 - x); within: x -> f(x) - f(0).
+        table: bounds of the profile of one run. repeats: the distribution of K.
     """
 
     table: ProfileTable
-    slope: Function
-    log_fall: Function
-    reach: Function
-    within: Function
+    repeats: Repeats
 
     @cached_property
     def _lines(self) -> tuple[Array, Array]:
         """Lines (a, b): on cells of x, sup (slope(x) t - c slope(g(x))) is at most max (a t - c b), for c, t > 0."""
-        mean = float(self.slope(np.zeros(1))[0])
+        mean = float(self.repeats.slope(np.zeros(1))[0])
         cells = np.geomspace(SMALLEST / max(mean, 1.0), 1.0, CELLS)
         x = np.unique(np.concatenate([[0.0], cells, self.table.kinks()]))
-        a = self.slope(x)
+        a = self.repeats.slope(x)
         middle, half = (x[1:] + x[:-1]) / 2, np.diff(x) / 2
         g, steepness = self.table.reachable(middle)
-        height = self.slope(g)
-        fall = height * self.log_fall(g) * steepness * half
+        height = self.repeats.slope(g)
+        fall = height * self.repeats.log_fall(g) * steepness * half
         share, crosses = np.ones_like(fall), fall > height
         share[crosses] = (height + fall)[crosses] / (2 * fall[crosses])
         ends = a[:-1] + share * np.diff(a)
@@ -118,7 +112,7 @@ class Selection:
         weights = np.diff(np.concatenate([[0.0], a]))
         integral = float(weights @ self.table.hockey_stick(kinks))
         # all runs together differ with probability at most reach(delta(0)), by coupling each of them
-        every = float(self.reach(np.minimum(self.table.upper[:1], 1.0))[0])
+        every = float(self.repeats.reach(np.minimum(self.table.upper[:1], 1.0))[0])
         return min(1.0, min(integral, every) * (1 + ROUNDING))
 
     @cached_property
@@ -158,11 +152,11 @@ class Selection:
         p = np.minimum(d + e * q, 1.0)
         middle, half = (q[:, 1:] + q[:, :-1]) / 2, np.diff(q) / 2
         p_middle = np.minimum(d + e * middle, 1.0)
-        reached, other = self.reach(p) * (1 - ROUNDING), ratio * self.reach(middle)
-        change = ratio * self.slope(middle) * half
+        reached, other = self.repeats.reach(p) * (1 - ROUNDING), ratio * self.repeats.reach(middle)
+        change = ratio * self.repeats.slope(middle) * half
         prefers = np.minimum(reached[:, :-1] - other + change, reached[:, 1:] - other - change)
-        kept, other = self.within(p_middle) * (1 - ROUNDING), ratio * self.within(q)
-        change = self.slope(1 - p_middle) * e * half
+        kept, other = self.repeats.within(p_middle) * (1 - ROUNDING), ratio * self.repeats.within(q)
+        change = self.repeats.slope(1 - p_middle) * e * half
         avoids = np.minimum(kept - change - other[:, :-1], kept + change - other[:, 1:])
         return max(0.0, float(np.max([prefers.min(axis=1), avoids.min(axis=1)])))
 
@@ -273,7 +267,7 @@ class OneRun:
 
     def selection(self, repeats: Repeats, top: float) -> Selection:
         """The bounds of the best run, from the profile of one run up to an eps of ``top``."""
-        return Selection(self.table(top), repeats.slope, repeats.log_fall, repeats.reach, repeats.within)
+        return Selection(self.table(top), repeats)
 
     def top(self, delta: float) -> float:
         """The eps of one run at a small delta; 0 where none is known."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -303,15 +303,9 @@ def check_question(eps: float | None, delta: float | None) -> None:
 CURVE_POINTS = 41
 
 
-@dataclass(frozen=True)
-class AnswerTable:
-    """Several answers about one process, in the order asked, and the accountants that have none."""
-
-    rows: list[Guarantee]
-    refused: list[Refusal]
-
-
-def by_accountants(subject: DescribedProcess, accountants: list[str], **question: Any) -> AnswerTable:
+def by_accountants(
+    subject: DescribedProcess, accountants: list[str], **question: Any
+) -> tuple[list[Guarantee], list[Refusal]]:
     """``answer`` by each accountant (``all`` stands for every one); those that refuse are listed with their reason.
 
     Raises:
@@ -322,15 +316,10 @@ def by_accountants(subject: DescribedProcess, accountants: list[str], **question
     names = list(dict.fromkeys(registry.names("accountants") if "all" in accountants else accountants))
     for name in names:
         registry.accountant(name)
-    rows, refused = [], []
-    for name in names:
-        try:
-            rows.append(answer(subject, name, beside_others=True, **question))
-        except Unsupported as error:
-            refused.append(Refusal(name, str(error)))
+    rows, refused = evaluate.answers(names, lambda name: answer(subject, name, beside_others=True, **question))
     if not rows:
         raise Unsupported(f"no accountant has an answer: {'; '.join(f'{r.accountant}: {r.reason}' for r in refused)}")
-    return AnswerTable(rows, refused)
+    return rows, refused
 
 
 def along_eps(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -459,3 +459,14 @@ class Refusal:
 
     accountant: str
     reason: str
+
+
+def answers(accountants: Iterable[str], ask: Callable[[str], Guarantee]) -> tuple[list[Guarantee], list[Refusal]]:
+    """The answer to a question by each accountant that has one, and why the others have none."""
+    rows, refused = [], []
+    for name in accountants:
+        try:
+            rows.append(ask(name))
+        except Unsupported as error:
+            refused.append(Refusal(name, str(error)))
+    return rows, refused

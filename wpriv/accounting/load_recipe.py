@@ -19,7 +19,7 @@ from wpriv.config.recipe import Recipe, check
 from wpriv.config.recipe_files import find, short_name
 from wpriv.config.resolve import file_beside
 from wpriv.config.schema import Part
-from wpriv.config.validate_steps import swept_fault
+from wpriv.config.validate_process import swept_fault
 from wpriv.core import registry
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.parameters import field_value

@@ -7,9 +7,9 @@ The bounds of a curve are those of the trade-off functions of both orders of the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri, rel_entr
@@ -215,7 +215,9 @@ def trade_off_rows(
 
 
 # What is known of a release: a pair of eps and delta, mu of Gaussian DP, rho of zero-concentrated DP, or the process
-# itself. Each bounds the tests of all attackers, is known for groups and repetitions, and has a pair of eps and delta.
+# itself; ``str`` names it. Each bounds the tests of all attackers, is known for groups of people, each of whom is a
+# record, and for several such releases. It has a ``pair`` of eps and delta, of which eps may be infinite, and a privacy
+# ``curve``, None where that says no more than the pair.
 
 # relative errors of the closed forms below lie far under it
 ROUNDING = 1e-12
@@ -252,25 +254,6 @@ class Attacks:
         return guess if 2 * guess - 1 >= self.advantage else math.nextafter(guess, 1.0)
 
 
-class Known(Protocol):
-    """A guarantee of a release, or its process; ``str`` names it."""
-
-    def attacks(self, fprs: Sequence[float]) -> Attacks:
-        """Bounds for every attacker at some false-positive rates."""
-
-    def pair(self) -> tuple[float, float]:
-        """A pair of eps and delta that holds; eps may be infinite."""
-
-    def curve(self) -> Curve | None:
-        """The privacy curve that follows; None where it says no more than the pair."""
-
-    def grouped(self, people: int) -> Known:
-        """The same for groups of people, each of whom is a record."""
-
-    def repeated(self, releases: int) -> Known:
-        """The same for several such releases together."""
-
-
 @dataclass(frozen=True)
 class Pair:
     """(eps, delta)-DP of each of some ``releases``, for both orders of the neighbours."""
@@ -302,7 +285,7 @@ class Pair:
         delta = -math.expm1(self.releases * math.log1p(-self.delta)) if self.delta else 0.0
         return self.releases * self.eps, min(raised(delta), 1.0)
 
-    def curve(self) -> None:
+    def curve(self) -> Curve | None:
         return None
 
     def grouped(self, people: int) -> Pair:
@@ -380,12 +363,16 @@ class Rho:
             rates is convex and symmetric.
         """
         tpr = self._most(lambda tpr: (tpr, 1 - tpr), 0.5)
+
+        def largest(fpr: float) -> float:
+            return self._most(lambda tpr: (tpr, fpr), fpr)
+
         # the second by Pinsker's inequality, which keeps its digits where rho is tiny
         advantage = min(2 * tpr - 1, math.sqrt((self.xi + self.rho) / 2) * (1 + ROUNDING))
-        rates = {fpr: min(self._most(lambda tpr, fpr=fpr: (tpr, fpr), fpr), fpr + advantage) for fpr in fprs}
+        rates = {fpr: min(largest(fpr), fpr + advantage) for fpr in fprs}
         return Attacks(advantage, rates, "upper-bound", "Balle, Barthe, Gaboardi, Hsu, Sato 2020")
 
-    def _most(self, rates: TestRates, low: float) -> float:
+    def _most(self, rates: Callable[[float], tuple[float, float]], low: float) -> float:
         """The largest TPR from ``low`` on whose test is allowed, rounded up; divergences grow with it."""
         high = 1.0
         for _ in range(BISECTIONS):
@@ -420,12 +407,6 @@ class Rho:
 
     def repeated(self, releases: int) -> Rho:
         return replace(self, rho=releases * self.rho, xi=releases * self.xi)
-
-
-class TestRates(Protocol):
-    """The true- and the false-positive rate of a test, from the first of them."""
-
-    def __call__(self, tpr: float) -> tuple[float, float]: ...
 
 
 @dataclass(frozen=True)
@@ -469,6 +450,9 @@ class Ran:
         return ran(self.process.with_steps(steps), self.delta)
 
 
+Known = Pair | Mu | Rho | Ran
+
+
 def ran(process: Process, delta: float) -> Ran:
     """A process, and the eps that it has at one delta; at delta = 0 eps is the largest privacy loss.
 
@@ -485,13 +469,10 @@ def curve_of(process: Process, tol: float = CURVE_TOL) -> Curve:
     refusals = []
     for name in evaluate.PROVING:
         try:
-            curve = evaluate.curve(process, name, max(tol, evaluate.answer_tol(process)))
+            return evaluate.curve(process, name, max(tol, evaluate.answer_tol(process)))
         except Unsupported as error:
             refusals.append(error)
-            continue
-        if curve.is_proven:
-            return curve
-    raise refusals[0] if refusals else Unsupported("no accountant has proven bounds of (eps, delta)-DP for it")
+    raise refusals[0]
 
 
 def _of_curve(curve: Curve, fprs: Sequence[float]) -> Attacks:

@@ -18,7 +18,7 @@ from wpriv.accounting.claims.decision import OPEN, PROVED, REFUTED, Decision, Qu
 from wpriv.checks import what_ran
 from wpriv.checks.premises import COMPUTED, DECLARED, Fact, Found, Premises, Value
 from wpriv.checks.run import ADD, ZERO, Difference, Run
-from wpriv.config.claim import Claim
+from wpriv.config.plain_words import Claim
 from wpriv.core.process import Process
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.conversions import delta_of_scales, epsilon_of_scales

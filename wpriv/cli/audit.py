@@ -2,56 +2,38 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Annotated
 
-from wpriv.cli import flags, train
+from wpriv.cli import flags, output, train
 from wpriv.cli.parsing import RESULTS, argument, option
 from wpriv.errors import UsageError
 
-Words = Annotated[
-    list[str] | None,
-    argument(
+
+def command(
+    words: list[str] | None = argument(
         "RECIPE|STEPS",
         "A recipe of kind train, by its path or its name, as dpsgd/mnist; - is standard input. With --scores: the "
         "process that is claimed, in words.",
+        default=None,
     ),
-]
-
-
-def command(
-    words: Words = None,
-    scores: Annotated[
-        str | None, option("FILE|DIR", "Audit another program: a CSV or NPZ file with the columns score and in.")
-    ] = None,
-    claim: Annotated[
-        str | None, option("CLAIM", "With --scores: what is tested: eps=4,delta=1e-5; eps=1 (pure DP); or mu=1.")
-    ] = None,
-    method: Annotated[
-        str,
-        option(
-            "NAME",
-            "one-run (many canaries), two-worlds (many runs, one canary each); with --scores also independent or "
-            "sequential.",
-        ),
-    ] = "one-run",
-    delta: Annotated[
-        str | None, option("D", "With --scores: where eps is bounded, for mu and processes (default 1e-5).")
-    ] = None,
-    confidence: Annotated[str | None, option("C", "With --scores: of the test (default 0.95).")] = None,
-    canaries: Annotated[
-        int | None, option("M", "Canaries of each run (default 2000, at most one for each weight).")
-    ] = None,
-    runs: Annotated[int | None, option("R", "Number of trainings (default 1; for two-worlds 200).")] = None,
-    device: train.Device = "cpu",
-    out: Annotated[
-        Path | None, option("DIR", "Folder of the results (default results/<name>-audit).", group=RESULTS)
-    ] = None,
-    changes: train.Set = None,
-    quick: train.Quick = False,
-    data_root: flags.DataRoot = None,
-    as_json: flags.Json = False,
+    scores: str | None = option("FILE|DIR", "Audit another program: a CSV or NPZ file with the columns score and in."),
+    claim: str | None = option("CLAIM", "With --scores: what is tested: eps=4,delta=1e-5; eps=1 (pure DP); or mu=1."),
+    method: str = option(
+        "NAME",
+        "one-run (many canaries), two-worlds (many runs, one canary each); with --scores also independent or "
+        "sequential.",
+        default="one-run",
+    ),
+    delta: str | None = option("D", "With --scores: where eps is bounded, for mu and processes (default 1e-5)."),
+    confidence: str | None = option("C", "With --scores: of the test (default 0.95)."),
+    canaries: int | None = option("M", "Canaries of each run (default 2000, at most one for each weight)."),
+    runs: int | None = option("R", "Number of trainings (default 1; for two-worlds 200)."),
+    device: str = train.DEVICE,
+    out: Path | None = option("DIR", "Folder of the results (default results/<name>-audit).", group=RESULTS),
+    changes: list[str] | None = train.SET,
+    quick: bool = train.QUICK,
+    data_root: Path | None = flags.DATA_ROOT,
+    as_json: bool = flags.JSON,
 ) -> None:
     """Train a recipe with canaries and bound eps from below, or test a claim on scores of any program (--scores).
 
@@ -73,16 +55,11 @@ def command(
         _of_scores(scores, claim, words, method, flags.numbers(delta=delta, confidence=confidence), as_json)
         return
     recipe = _recipe(words, {"claim": claim, "delta": delta, "confidence": confidence})
-    # idle threads of torch would spin on processors that other jobs could use
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from wpriv.cli import output, training_output
-
-    output.doing("loading torch")
+    train.begin_torch(device)
+    from wpriv.cli import training_output
     from wpriv.training import train as training
     from wpriv.training.audit import audit
 
-    if device not in ("cpu", "cuda"):
-        raise UsageError(f"--device must be cpu or cuda; found {device!r}")
     loaded = training.recipe_of(recipe, quick=quick, changes=train.changed_keys(changes or []))
     folder = out or loaded.default_out.with_name(f"{loaded.default_out.name}-audit")
     output.doing("preparing the audit")
@@ -124,7 +101,6 @@ def _of_scores(
     as_json: bool,
 ) -> None:
     """Test a claim on scores, print the verdict, and set the exit code."""
-    from wpriv.cli import output
     from wpriv.training.audit.score_tests import CONFIDENCE
     from wpriv.training.audit.scores import audit_scores
 

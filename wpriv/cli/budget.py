@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from wpriv import spec
 from wpriv.cli import flags
@@ -11,48 +11,33 @@ from wpriv.errors import UsageError
 
 if TYPE_CHECKING:
     from wpriv.accounting.build_process import DescribedProcess
-    from wpriv.core.guarantee import Guarantee
 
-Curve = Annotated[
-    bool,
-    switch(
-        "--curve",
-        "Print 41 points of the privacy curve, up to --eps or down to --delta (default 1e-10); "
-        "--curve tradeoff prints that of false-positive and false-negative rates, down to --fpr.",
-    ),
-]
-Mu = Annotated[bool, switch("--mu", "Give mu of Gaussian DP, for false-positive and -negative rates down to --fpr.")]
-Fpr = Annotated[flags.Text, option("X", "With --mu or --curve tradeoff: the smallest rate (default 1e-9).", "--fpr")]
 TRADE_OFF = ("tradeoff", "trade-off")
-MaxEps = Annotated[
-    flags.Text,
-    option("X", "Exit with 1 where eps exceeds X; only guarantees of (eps, delta)-DP can pass.", "--max-eps"),
-]
-Adaptive = Annotated[
-    bool,
-    switch(
-        "--adaptive", "Give the guarantee that holds if noise, rates or the number of steps depend on earlier outputs."
-    ),
-]
 
 
 @flags.with_job
 def command(
     job: flags.Job,
-    words: flags.Words = None,
-    history: flags.History = None,
-    observed: flags.Observed = None,
-    curve: Curve = False,
-    mu: Mu = False,
-    fpr: Fpr = None,
-    max_eps: MaxEps = None,
-    adaptive: Adaptive = False,
-    certificate: flags.Certificate = None,
-    repeats: flags.Repeats = None,
-    as_json: flags.Json = False,
-    as_csv: flags.Csv = False,
-    quiet: flags.Quiet = False,
-    explain: flags.Explain = False,
+    words: list[str] | None = flags.WORDS,
+    history: flags.Text = flags.HISTORY,
+    observed: flags.Text = flags.OBSERVED,
+    curve: bool = switch(
+        "--curve",
+        "Print 41 points of the privacy curve, up to --eps or down to --delta (default 1e-10); "
+        "--curve tradeoff prints that of false-positive and false-negative rates, down to --fpr.",
+    ),
+    mu: bool = switch("--mu", "Give mu of Gaussian DP, for false-positive and -negative rates down to --fpr."),
+    fpr: flags.Text = option("X", "With --mu or --curve tradeoff: the smallest rate (default 1e-9)."),
+    max_eps: flags.Text = option("X", "Exit with 1 where eps exceeds X; only guarantees of (eps, delta)-DP can pass."),
+    adaptive: bool = switch(
+        "--adaptive", "Give the guarantee that holds if noise, rates or the number of steps depend on earlier outputs."
+    ),
+    certificate: str | None = flags.CERTIFICATE,
+    repeats: flags.Text = flags.REPEATS,
+    as_json: bool = flags.JSON,
+    as_csv: bool = flags.CSV,
+    quiet: bool = flags.QUIET,
+    explain: bool = flags.EXPLAIN,
 ) -> None:
     """Compute the privacy cost of a process: eps at --delta, delta at --eps, or the whole curve.
 
@@ -95,10 +80,14 @@ def command(
     )
     if mu and several and {"eps", "delta"} & question.keys():
         raise UsageError("--mu beside --eps or --delta is that of one accountant; give --accountant once")
+    from wpriv.accounting import budget, membership_figures
+    from wpriv.cli import guarantee_output
+
     if trade_off:
-        _print_trade_off(process, names[0], measure["fpr"], question.get("tol"), mode)
+        rows = membership_figures.trade_off_rows(process.process, names[0], measure["fpr"], question.get("tol"))
+        guarantee_output.print_trade_off(rows, process, names[0], mode)
     elif curve:
-        _print_curve(process, names[0], question, mode)
+        guarantee_output.print_curve(budget.along_eps(process, names[0], **question), mode)
     else:
         _print_answer(process, names, {**question, **measure, "adaptive": adaptive}, limit, mode, explain, certificate)
 
@@ -111,21 +100,6 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def _print_trade_off(process: DescribedProcess, name: str, fpr: float | None, tol: float | None, mode: str) -> None:
-    from wpriv.accounting import membership_figures
-    from wpriv.cli import guarantee_output
-
-    rows = membership_figures.trade_off_rows(process.process, name, fpr, tol)
-    guarantee_output.print_trade_off(rows, process, name, mode)
-
-
-def _print_curve(process: DescribedProcess, name: str, question: dict[str, Any], mode: str) -> None:
-    from wpriv.accounting import budget
-    from wpriv.cli import guarantee_output
-
-    guarantee_output.print_curve(budget.along_eps(process, name, **question), mode)
-
-
 def _print_answer(
     process: DescribedProcess,
     names: list[str],
@@ -135,7 +109,7 @@ def _print_answer(
     explain: bool,
     file: str | None,
 ) -> None:
-    from wpriv.accounting import budget, evaluate, plausibility
+    from wpriv.accounting import basis, budget, evaluate, plausibility
     from wpriv.cli import guarantee_output, output
 
     single = not flags.several(names)
@@ -144,30 +118,21 @@ def _print_answer(
         row = budget.answer(
             process, names[0], attack=mode in ("text", "json"), beside_others=limit is not None, **question
         )
-        answers = budget.AnswerTable([row], [])
+        rows, refusals = [row], list[evaluate.Refusal]()
     else:
-        answers = budget.by_accountants(process, names, **question)
-    rows = (
-        answers.rows
-        if limit is None
-        else plausibility.narrow_to_decide(process, answers.rows, limit, question.get("tol"))
-    )
+        rows, refusals = budget.by_accountants(process, names, **question)
+    if limit is not None:
+        rows = plausibility.narrow_to_decide(process, rows, limit, question.get("tol"))
     rows = [evaluate.with_warnings(row, plausibility.plausibility_warnings(row, process.records)) for row in rows]
-    rows = [_explained(row) for row in rows] if explain else rows
+    rows = [row.with_extra(explain=basis.explain(row)) for row in rows] if explain else rows
 
     def show() -> None:
         if single:
             guarantee_output.print_guarantee(rows[0], mode, limit)
             return
-        refused = [{"accountant": refusal.accountant, "reason": refusal.reason} for refusal in answers.refused]
+        refused = [{"accountant": refusal.accountant, "reason": refusal.reason} for refusal in refusals]
         guarantee_output.print_guarantees(rows, refused, mode, limit)
 
     output.print_with_certificate(show, lambda: rows[0], file)
     if limit is not None:
         plausibility.check_max_eps(rows, limit)
-
-
-def _explained(row: Guarantee) -> Guarantee:
-    from wpriv.accounting.basis import explain
-
-    return row.with_extra(explain=explain(row))

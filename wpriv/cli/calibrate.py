@@ -2,48 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from wpriv import spec
 from wpriv.cli import flags
 from wpriv.cli.parsing import option, switch
 from wpriv.errors import UsageError
 
-Classical = Annotated[
-    bool, switch("--compare-classical", "For Gaussian and Laplace noise: add what older formulas ask for.")
-]
-Adaptive = Annotated[
-    bool, switch("--adaptive", "With --history: the further steps are decided from what the history showed.")
-]
-Advantage = Annotated[
-    flags.Text,
-    option("X", "Target in place of eps and delta: TPR - FPR of any membership attack at most X.", "--advantage"),
-]
-Tpr = Annotated[flags.Text, option("X", "Target: TPR of any membership attack at most X, at the rate --fpr.", "--tpr")]
-Fpr = Annotated[flags.Text, option("Y", "The false-positive rate of --tpr, or the smallest of --mu (1e-9).", "--fpr")]
-Mu = Annotated[
-    flags.Text,
-    option("X", "Target: mu of Gaussian DP at most X, for error rates of at least --fpr.", "--mu", "--max-mu"),
-]
-
 
 @flags.with_job
 def command(
     job: flags.Job,
-    words: flags.Words = None,
-    history: flags.History = None,
-    adaptive: Adaptive = False,
-    repeats: flags.Repeats = None,
-    advantage: Advantage = None,
-    tpr: Tpr = None,
-    fpr: Fpr = None,
-    max_mu: Mu = None,
-    compare_classical: Classical = False,
-    certificate: flags.Certificate = None,
-    as_json: flags.Json = False,
-    as_csv: flags.Csv = False,
-    quiet: flags.Quiet = False,
-    explain: flags.Explain = False,
+    words: list[str] | None = flags.WORDS,
+    history: flags.Text = flags.HISTORY,
+    adaptive: bool = switch(
+        "--adaptive", "With --history: the further steps are decided from what the history showed."
+    ),
+    repeats: flags.Text = flags.REPEATS,
+    advantage: flags.Text = option(
+        "X", "Target in place of eps and delta: TPR - FPR of any membership attack at most X."
+    ),
+    tpr: flags.Text = option("X", "Target: TPR of any membership attack at most X, at the rate --fpr."),
+    fpr: flags.Text = option("Y", "The false-positive rate of --tpr, or the smallest of --mu (1e-9)."),
+    max_mu: flags.Text = option(
+        "X", "Target: mu of Gaussian DP at most X, for error rates of at least --fpr.", "--mu", "--max-mu"
+    ),
+    compare_classical: bool = switch(
+        "--compare-classical", "For Gaussian and Laplace noise: add what older formulas ask for."
+    ),
+    certificate: str | None = flags.CERTIFICATE,
+    as_json: bool = flags.JSON,
+    as_csv: bool = flags.CSV,
+    quiet: bool = flags.QUIET,
+    explain: bool = flags.EXPLAIN,
 ) -> None:
     """Solve for the least noise that meets a target, or for the largest n or rate.
 
@@ -59,6 +48,7 @@ def command(
 
     wpriv calibrate --mech gauss --advantage 0.1 --n 10 --quiet
     """
+    from wpriv.accounting import basis
     from wpriv.accounting.calibrate import calibrate
     from wpriv.cli import guarantee_output, output
 
@@ -72,20 +62,18 @@ def command(
             f"calibrate solves for one step; found {len(steps)} in words. Put those that ran before into a file of "
             f"--history, and leave the noise or n of the last one out"
         )
+    attacks = {"advantage": advantage, "tpr": tpr, "fpr": fpr, "max_mu": max_mu}
     if recipe is None:
-        numbers = flags.numbers(advantage=advantage, tpr=tpr, fpr=fpr, max_mu=max_mu)
-        arguments = {**job.described(), **job.question(), **numbers, "history": history, "repeats": repeats}
+        question = {**job.question(), **flags.numbers(**attacks), "history": history, "repeats": repeats}
+        arguments = {**job.described(), **question}
         arguments["accountant"] = job.accountant[0] if job.accountant else None
     else:
         from wpriv.accounting import load_recipe
 
-        attacks = {"advantage": advantage, "tpr": tpr, "fpr": fpr, "max_mu": max_mu}
         flags.no_flags(recipe, job, history=history, adaptive=adaptive, repeats=repeats, **attacks)
         arguments = load_recipe.calibrate(recipe)
     output.doing("calibrating")
     row = calibrate(**arguments, adaptive=adaptive, compare_classical=compare_classical).guarantee
     if explain:
-        from wpriv.accounting.basis import explain as explanation
-
-        row = row.with_extra(explain=explanation(row))
+        row = row.with_extra(explain=basis.explain(row))
     output.print_with_certificate(lambda: guarantee_output.print_guarantee(row, mode), lambda: row, certificate)

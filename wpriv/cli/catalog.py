@@ -12,7 +12,7 @@ import importlib.util
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,35 +76,32 @@ class Entry:
     facts: dict[str, str]
 
 
-def _adjacencies() -> dict[str, str]:
-    from wpriv.core.kinds import Adjacency
+def _words(kind: str) -> Mapping[str, str]:
+    """The names of a kind that are no plug-ins, with their meanings; what they stand in is loaded when asked for."""
+    if kind == "samplings":
+        from wpriv.core.kinds import SAMPLINGS
 
-    return {str(relation): relation.meaning for relation in Adjacency}
+        return SAMPLINGS
+    if kind == "adjacencies":
+        from wpriv.core.kinds import Adjacency
 
+        return {str(relation): relation.meaning for relation in Adjacency}
+    if kind == "claims":
+        from wpriv.core.guarantee import CLAIMS, STATISTICAL
 
-def _samplings() -> dict[str, str]:
-    from wpriv.core.kinds import SAMPLINGS
+        return {**CLAIMS, STATISTICAL: "a lower bound of eps at a stated confidence, from an audit"}
+    if kind == "premises":
+        from wpriv.checks.premises import FIELDS
 
-    return SAMPLINGS
+        listed = {name: f" ({', '.join(form.words)})" if form.words else "" for name, form in FIELDS.items()}
+        return {name: f"{form.about}{listed[name]}" for name, form in FIELDS.items()}
+    if kind == "recipes":
+        from wpriv.config import recipe_files
 
-
-def _claims() -> dict[str, str]:
-    from wpriv.core.guarantee import CLAIMS, STATISTICAL
-
-    return {**CLAIMS, STATISTICAL: "a lower bound of eps at a stated confidence, from an audit"}
-
-
-def _premises() -> dict[str, str]:
-    from wpriv.checks.premises import FIELDS
-
-    rows = ((name, form.about, f" ({', '.join(form.words)})" if form.words else "") for name, form in FIELDS.items())
-    return {name: f"{about}{words}" for name, about, words in rows}
-
-
-def _recipes() -> dict[str, str]:
-    from wpriv.config import recipe_files
-
-    return {row.name: f"{row.kind}: {row.source}" for row in recipe_files.listing()}
+        return {row.name: f"{row.kind}: {row.source}" for row in recipe_files.listing()}
+    if kind == "exit-codes":
+        return {str(code): f"{word}: {text}" for code, (word, text) in EXIT_CODES.items()}
+    return _flags() if kind == "flags" else _terms()
 
 
 def _flags() -> dict[str, str]:
@@ -149,17 +146,8 @@ KINDS = {
     "terms": "words of the glossary: wpriv help WORD",
     "exit-codes": "how a command ends: $?",
 }
-# the kinds that are no plug-ins, with the function that returns their names and meanings
-_WORDS: dict[str, Callable[[], Mapping[str, str]]] = {
-    "samplings": _samplings,
-    "adjacencies": _adjacencies,
-    "claims": _claims,
-    "premises": _premises,
-    "recipes": _recipes,
-    "flags": _flags,
-    "terms": _terms,
-    "exit-codes": lambda: {str(code): f"{word}: {text}" for code, (word, text) in EXIT_CODES.items()},
-}
+# the kinds that are no plug-ins
+_WORDS = ("samplings", "adjacencies", "claims", "premises", "recipes", "flags", "terms", "exit-codes")
 _SINGULARS = {"adjacencies": "adjacency", "data": "data-set"}
 
 
@@ -178,19 +166,19 @@ def names(kind: str) -> list[str]:
     """Return the names of a kind."""
     if kind == "recipes":
         return list(shipped())
-    return list(_WORDS[kind]()) if kind in _WORDS else registry.names(kind)
+    return list(_words(kind)) if kind in _WORDS else registry.names(kind)
 
 
 def about(kind: str) -> dict[str, str]:
     """Return the names of a kind, each with one sentence."""
     if kind in _WORDS:
-        return dict(_WORDS[kind]())
+        return dict(_words(kind))
     return {name: _first_sentence(kind, name) for name in registry.names(kind)}
 
 
 def entry(kind: str, name: str) -> Entry:
     """Return all that is known of a name."""
-    about_it = _WORDS[kind]()[name] if kind in _WORDS else _first_sentence(kind, name)
+    about_it = _words(kind)[name] if kind in _WORDS else _first_sentence(kind, name)
     others = {"also called": ", ".join(SYNONYMS[kind][name].split())} if name in SYNONYMS.get(kind, {}) else {}
     return Entry(kind, name, about_it, parameters(kind, name), others | facts(kind, name))
 
@@ -266,7 +254,6 @@ def parameter_names(kind: str, name: str) -> dict[str, str]:
 
 
 def _values(field: dataclasses.Field[Any]) -> str:
-    """The values that a parameter takes, in words."""
     from wpriv.core.parameters import type_words
 
     if choices := field.metadata.get("choices"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
 
 from wpriv.cli import flags, output
 from wpriv.cli.parsing import argument, option
@@ -11,28 +10,20 @@ from wpriv.errors import CheckFailed, Unsupported, UsageError
 from wpriv.numerics.numbers import exponents
 
 SCHEMA = "wpriv.check/1"
-What = Annotated[
-    str,
-    argument(
+
+
+def command(
+    what: str = argument(
         "FILE|FOLDER|RECIPE",
         "A checkpoint, a history, a log or a folder of any known library, or a YAML of premises (kind: check); "
         "`wpriv list readers` shows what is read.",
     ),
-]
-Premise = Annotated[
-    list[str] | None,
-    option(
-        "FIELD=VALUE",
-        "Declare a premise, such as sampling.kind=poisson; repeatable. `wpriv list premises` shows all.",
-        "--premise",
+    premise: list[str] | None = option(
+        "FIELD=VALUE", "Declare a premise, such as sampling.kind=poisson; repeatable. `wpriv list premises` shows all."
     ),
-]
-Eps = Annotated[flags.Text, option("X", "The claimed eps, where the file does not have it.", "--eps")]
-Delta = Annotated[flags.Text, option("X", "The delta of the claim, where the file does not have it.", "--delta")]
-
-
-def command(
-    what: What, premise: Premise = None, eps: Eps = None, delta: Delta = None, as_json: flags.Json = False
+    eps: flags.Text = option("X", "The claimed eps, where the file does not have it."),
+    delta: flags.Text = option("X", "The delta of the claim, where the file does not have it."),
+    as_json: bool = flags.JSON,
 ) -> None:
     """Check the claim of anyone's run: proved, refuted, contradicted, or incomplete with what is missing.
 

@@ -15,7 +15,7 @@ from wpriv.accounting.claims.decision import OPEN, PROVED, REFUTED, Question
 from wpriv.accounting.claims.verify_claim import PublishedVerdict, Reading
 from wpriv.cli import flags, output
 from wpriv.cli.flags import as_flags
-from wpriv.config.claim import Claim, parse_claim
+from wpriv.config.plain_words import Claim, parse_claim
 from wpriv.errors import CheckFailed, Unsupported, UsageError
 from wpriv.files import STDIN, read_bytes, shown_path
 from wpriv.numerics.numbers import text, whole
@@ -40,7 +40,9 @@ def decide(
     Raises:
         CheckFailed: the claim is refuted. Unsupported: it is open. UsageError: the flags are wrong.
     """
-    claim = parse_claim(_line_of_stdin() if claim_text == STDIN else claim_text)
+    if claim_text == STDIN:
+        claim_text = read_bytes(STDIN, 1000).decode("utf-8", "replace").strip()
+    claim = parse_claim(claim_text)
     spec.check(claim=claim, width=width, eps=job.eps, delta=job.delta, several=job.several)
     source, steps, job = flags.subject(words, job, history=history)
     tol = job.question().get("tol")
@@ -71,13 +73,8 @@ def decide(
     _set_exit_code(claim, decision.verdict, decision.reason)
 
 
-def _line_of_stdin() -> str:
-    return read_bytes(STDIN, 1000).decode("utf-8", "replace").strip()
-
-
 def decide_recipe(source: Path, *, seed: str | None, width: str | None, as_json: bool) -> None:
     """Decide the claims of a recipe of kind verify."""
-
     if width is not None:
         raise UsageError("--width moves the ends of a certificate; leave it out beside a recipe")
     recipe = load_recipe.read(str(source), kind="verify")

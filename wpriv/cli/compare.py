@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from wpriv.cli import flags
 from wpriv.cli.parsing import OUTPUT, RESULTS, option, switch
@@ -16,64 +16,37 @@ if TYPE_CHECKING:
     from wpriv.config.recipe import Recipe
 
 
-Sweep = Annotated[
-    list[str] | None,
-    option(
-        "NAME=VALUES",
-        "An axis: n=64,256 or eps=linspace:0,4,81 (geomspace, powers); also of epochs, batch, mech, ...",
-        "--sweep",
+@flags.with_job
+def command(
+    job: flags.Job,
+    words: list[str] | None = flags.WORDS,
+    history: flags.Text = flags.HISTORY,
+    observed: flags.Text = flags.OBSERVED,
+    repeats: flags.Text = flags.REPEATS,
+    sweep: list[str] | None = option(
+        "NAME=VALUES", "An axis: n=64,256 or eps=linspace:0,4,81 (geomspace, powers); also of epochs, batch, mech, ..."
     ),
-]
-Figure = Annotated[str | None, option("NAME", "The figure to draw instead of the default one.", "--figure")]
-Out = Annotated[
-    Path | None, option("DIR", "Folder of the results (a recipe's default: results/<name>).", "--out", group=RESULTS)
-]
-Quick = Annotated[bool, switch("--quick", "Apply the recipe's quick overrides: a small grid.")]
-Fresh = Annotated[bool, switch("--fresh", "Compute again, replacing the results in DIR.", RESULTS)]
-Why = Annotated[
-    bool, switch("--why", "Show one job under every interpretation, with the assumption that changes each number.")
-]
-Order = Annotated[
-    bool,
-    switch(
+    figure: str | None = option("NAME", "The figure to draw instead of the default one."),
+    out: Path | None = option("DIR", "Folder of the results (a recipe's default: results/<name>).", group=RESULTS),
+    quick: bool = switch("--quick", "Apply the recipe's quick overrides: a small grid."),
+    fresh: bool = switch("--fresh", "Compute again, replacing the results in DIR.", RESULTS),
+    why: bool = switch(
+        "--why", "Show one job under every interpretation, with the assumption that changes each number."
+    ),
+    order: bool = switch(
         "--order",
         "Tell which of two processes is more private: RECIPE and B are then recipes of kind budget, "
         "guarantees (--json), folders of trainings, or words such as 'gauss sigma=4 n=10'.",
     ),
-]
-Strategies = Annotated[
-    bool,
-    switch(
+    strategies: bool = switch(
         "--strategies",
-        "Compare strategies of correlated noise, the arguments (banded:4 blt:3 ...), by the error of their prefix sums "
-        "at equal eps, for --bins steps an epoch and --epochs; at equal noise with --sigma.",
+        "Compare strategies of correlated noise, the arguments (banded:4 blt:3 ...), by the error of their prefix "
+        "sums at equal eps, for --bins steps an epoch and --epochs; at equal noise with --sigma.",
     ),
-]
-Within = Annotated[
-    flags.Text, option("X", "With --order: relative difference of equal curves (default 0.01).", "--within")
-]
-Quiet = Annotated[bool, switch("--quiet", "Print no table, only write files and set the exit code.", OUTPUT)]
-
-
-@flags.with_job
-def command(
-    job: flags.Job,
-    words: flags.Words = None,
-    history: flags.History = None,
-    observed: flags.Observed = None,
-    repeats: flags.Repeats = None,
-    sweep: Sweep = None,
-    figure: Figure = None,
-    out: Out = None,
-    quick: Quick = False,
-    fresh: Fresh = False,
-    why: Why = False,
-    order: Order = False,
-    strategies: Strategies = False,
-    within: Within = None,
-    as_json: flags.Json = False,
-    as_csv: flags.Csv = False,
-    quiet: Quiet = False,
+    within: flags.Text = option("X", "With --order: relative difference of equal curves (default 0.01)."),
+    as_json: bool = flags.JSON,
+    as_csv: bool = flags.CSV,
+    quiet: bool = switch("--quiet", "Print no table, only write files and set the exit code.", OUTPUT),
 ) -> None:
     """Compare accountants over a grid; one job under every interpretation (--why); two processes (--order); or
     strategies of correlated noise (--strategies).
@@ -89,7 +62,7 @@ def command(
     wpriv compare --mech gauss --sigma 4 --sampling poisson --rate 0.01 --delta 1e-4 --sweep n=1024,4096 --accountant
     pld --accountant rdp
     """
-    from wpriv.config import plain_words
+    from wpriv.config import plain_words, recipe_files
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet)
     source = {"history": history, "observed": observed, "repeats": repeats, "sweep": sweep, "figure": figure}
@@ -108,10 +81,11 @@ def command(
         return
     if len(words or ()) > 1 and all(plain_words.is_sentence(word) for word in words or ()):
         raise UsageError("found several processes: --order tells the more private of two; steps are joined by +")
-    if words and len(words) == 1 and _is_folder(words[0]):
+    folder = words[0] if words and len(words) == 1 else ""
+    if os.path.isdir(folder) or recipe_files.bare_folder(folder) in recipe_files.BANKS:
         from wpriv.cli import check
 
-        check.compare_checks(words[0], job, {**source, "out": out, "quick": quick, "fresh": fresh, "why": why}, mode)
+        check.compare_checks(folder, job, {**source, "out": out, "quick": quick, "fresh": fresh, "why": why}, mode)
         return
     recipe, steps, job = flags.subject(words, job, history=history)
     if why and recipe is None and not steps and not quick:
@@ -124,7 +98,6 @@ def command(
 
 
 def _run(loaded: Recipe, out: Path | None, *, fresh: bool, quiet: bool, mode: str, figure: str | None) -> None:
-    """Run a comparison, print it, and set the exit code."""
     from wpriv.accounting.comparison import compare
     from wpriv.cli import comparison_output, output
 
@@ -160,13 +133,6 @@ def _of_strategies(
     data: dict[str, object] = {"table": "correlated-noise", "params": params, "title": title}
     data["figure"] = flags.folded(figure) or "correlated-noise"
     return load_recipe.from_flags(data | ({"sweep": [load_recipe.sweep(text) for text in axes]} if axes else {}))
-
-
-def _is_folder(word: str) -> bool:
-    """Tell whether a word is a folder of files, or a shipped folder of recipes of kind check."""
-    from wpriv.config.recipe_files import BANKS, bare_folder
-
-    return os.path.isdir(word) or bare_folder(word) in BANKS
 
 
 def _loaded(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from wpriv.cli import catalog, output
 from wpriv.cli.parsing import LazyGroup, argument
@@ -94,10 +94,10 @@ Words = dict[str, str]  # each with what it is
 
 
 def command(
-    shell: Annotated[str, argument("SHELL", "bash, zsh or fish.")],
-    words: Annotated[
-        list[str] | None, argument("-- WORD...", "Print what completes the last of these words of a command line.")
-    ] = None,
+    shell: str = argument("SHELL", "bash, zsh or fish."),
+    words: list[str] | None = argument(
+        "-- WORD...", "Print what completes the last of these words of a command line.", default=None
+    ),
 ) -> None:
     """Print the completion of a shell: flags, commands, mechanisms, accountants, recipes, parameters, data sets.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -14,13 +14,11 @@ from wpriv.errors import UsageError
 SCHEMA = "wpriv.data/1"
 
 app = typer.Typer(cls=Group, add_completion=False, rich_markup_mode=None)
-Root = Annotated[
-    Path | None, option("DIR", "Folder of the data sets (default: $WPRIV_DATA, then the system's).", "--data-root")
-]
+ROOT = option("DIR", "Folder of the data sets (default: $WPRIV_DATA, then the system's).", "--data-root")
 
 
 @app.callback(invoke_without_command=True)
-def top(ctx: typer.Context, data_root: Root = None, as_json: flags.Json = False) -> None:
+def top(ctx: typer.Context, data_root: Path | None = ROOT, as_json: bool = flags.JSON) -> None:
     """List the data sets: their folders, whether each is complete, and how to get the others. Every file is read.
 
     wpriv data
@@ -35,7 +33,7 @@ def top(ctx: typer.Context, data_root: Root = None, as_json: flags.Json = False)
 
 
 @app.command(cls=Command)
-def ls(data_root: Root = None, as_json: flags.Json = False) -> None:
+def ls(data_root: Path | None = ROOT, as_json: bool = flags.JSON) -> None:
     """List the data sets, as `wpriv data` alone does.
 
     wpriv data ls --json
@@ -61,10 +59,10 @@ def ls(data_root: Root = None, as_json: flags.Json = False) -> None:
 
 @app.command(cls=Command)
 def show(
-    name: Annotated[str, argument("NAME", "A data set of the list.")],
-    param: Annotated[list[str] | None, option("NAME=VALUE", "A parameter of its reader; repeatable.")] = None,
-    data_root: Root = None,
-    as_json: flags.Json = False,
+    name: str = argument("NAME", "A data set of the list."),
+    param: list[str] | None = option("NAME=VALUE", "A parameter of its reader; repeatable."),
+    data_root: Path | None = ROOT,
+    as_json: bool = flags.JSON,
 ) -> None:
     """Show the contents of one data set, and its files with their checksums.
 

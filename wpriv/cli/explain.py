@@ -2,46 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from wpriv.cli import flags, output
-from wpriv.cli.parsing import option
+from wpriv.cli.parsing import argument, option
 
 if TYPE_CHECKING:
     from wpriv.accounting.claims.explain import Explanation
 
-What = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="WHAT...",
-        help="eps=3,delta=1e-5; eps=1 (pure DP); mu=1; rho=0.5 (zCDP); xi=0.1,rho=0.5; a folder of a training or a "
-        "release, a history, or words.",
-    ),
-]
-Eps = Annotated[flags.Text, option("X", "Instead of WHAT: the eps of a guarantee, with --delta.", "--eps")]
-Delta = Annotated[
-    flags.Text,
-    option("X", "Of --eps (left out, 0); or beside mu, rho or a process, for its eps (default 1e-5).", "--delta"),
-]
-Prior = Annotated[str, option("P", "The probability beforehand that the record was used.", "--prior")]
-People = Annotated[str, option("N", "How many people are looked at together, each of them a record.", "--people")]
-Releases = Annotated[str, option("K", "How many such releases are looked at together.", "--releases")]
-Unit = Annotated[
-    str, option("UNIT", "What compared deployments protect: person, period, event or household.", "--unit")
-]
-
 
 def command(
-    words: What = None,
-    eps: Eps = None,
-    delta: Delta = None,
-    prior: Prior = "0.01",
-    people: People = "4",
-    releases: Releases = "10",
-    unit: Unit = "person",
-    as_json: flags.Json = False,
+    words: list[str] | None = argument(
+        "WHAT...",
+        "eps=3,delta=1e-5; eps=1 (pure DP); mu=1; rho=0.5 (zCDP); xi=0.1,rho=0.5; a folder of a training or a "
+        "release, a history, or words.",
+        default=None,
+    ),
+    eps: flags.Text = option("X", "Instead of WHAT: the eps of a guarantee, with --delta."),
+    delta: flags.Text = option(
+        "X", "Of --eps (left out, 0); or beside mu, rho or a process, for its eps (default 1e-5)."
+    ),
+    prior: str = option("P", "The probability beforehand that the record was used.", default="0.01"),
+    people: str = option("N", "How many people are looked at together, each of them a record.", default="4"),
+    releases: str = option("K", "How many such releases are looked at together.", default="10"),
+    unit: str = option(
+        "UNIT", "What compared deployments protect: person, period, event or household.", default="person"
+    ),
+    as_json: bool = flags.JSON,
 ) -> None:
     """Say what a guarantee means: attacks at most, several people and releases, deployments, and its limits.
 
@@ -63,7 +50,6 @@ def command(
 
 
 def _print(row: Explanation) -> None:
-    """Print the explanation in sections."""
     from wpriv.accounting.claims.explain import UNITS, percent
     from wpriv.numerics.numbers import short
 

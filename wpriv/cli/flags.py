@@ -8,9 +8,7 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-
-import typer
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wpriv import spec
 from wpriv.cli import parsing
@@ -98,43 +96,35 @@ def _is_list(name: str, text: str) -> bool:
     return False
 
 
-def option(name: str) -> object:
+def option(name: str) -> Any:
     """The flag of a key of ``wpriv.spec``, with the help that is declared there."""
     about = spec.KEYS[name]
     text = as_flags(about["flag"])
     text = text[0].upper() + text[1:] + "." * (not text.endswith("..."))
-    return parsing.option(about["metavar"], text, f"--{name.replace('_', '-')}", group=about["group"])
+    return parsing.option(about["metavar"], text, group=about["group"])
 
 
-Words = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="RECIPE|STEPS",
-        help="Instead of flags: a recipe, by its path or its name, such as plc/fig7-dpsgd, or - for standard input; or "
-        "a process in words, such as gauss sigma=4 n=10 poisson 0.01 + laplace scale=20.",
-    ),
-]
-Eps = Annotated[Text, option("eps")]
-Delta = Annotated[Text, option("delta")]
-History = Annotated[Text, option("history")]
-Observed = Annotated[Text, option("observed")]
-Repeats = Annotated[Text, option("repeats")]
-DataRoot = Annotated[
-    Path | None,
-    parsing.option("DIR", "Folder of the data sets (before $WPRIV_DATA).", "--data-root", group=parsing.MACHINE),
-]
-Json = Annotated[bool, switch("--json", "Print one JSON object; an error is one on standard error.", OUTPUT)]
-Csv = Annotated[bool, switch("--csv", "Print a header and rows of comma-separated values.", OUTPUT)]
-Quiet = Annotated[bool, switch("--quiet", "Print the bare number, rounded to the safe side.", OUTPUT)]
-LedgerUrl = Annotated[
-    str | None, parsing.option("URL", "Spend from this ledger before any record is used, or be refused.", "--ledger")
-]
+WORDS = parsing.argument(
+    "RECIPE|STEPS",
+    "Instead of flags: a recipe, by its path or its name, such as plc/fig7-dpsgd, or - for standard input; or "
+    "a process in words, such as gauss sigma=4 n=10 poisson 0.01 + laplace scale=20.",
+    default=None,
+)
+EPS = option("eps")
+DELTA = option("delta")
+HISTORY = option("history")
+OBSERVED = option("observed")
+REPEATS = option("repeats")
+DATA_ROOT = parsing.option("DIR", "Folder of the data sets (before $WPRIV_DATA).", "--data-root", group=parsing.MACHINE)
+JSON = switch("--json", "Print one JSON object; an error is one on standard error.", OUTPUT)
+CSV = switch("--csv", "Print a header and rows of comma-separated values.", OUTPUT)
+QUIET = switch("--quiet", "Print the bare number, rounded to the safe side.", OUTPUT)
+LEDGER_URL = parsing.option("URL", "Spend from this ledger before any record is used, or be refused.", "--ledger")
 # text, since typer loads pydantic for paths
-Certificate = Annotated[
-    str | None,
-    parsing.option("FILE", "Write what `wpriv verify` needs to re-prove the answer.", "--certificate", group=OUTPUT),
-]
-Explain = Annotated[bool, switch("--explain", "Add formula, sources, assumptions and how each flag was read.", OUTPUT)]
+CERTIFICATE = parsing.option(
+    "FILE", "Write what `wpriv verify` needs to re-prove the answer.", "--certificate", group=OUTPUT
+)
+EXPLAIN = switch("--explain", "Add formula, sources, assumptions and how each flag was read.", OUTPUT)
 
 
 @dataclasses.dataclass(frozen=True)

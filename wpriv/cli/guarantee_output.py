@@ -120,7 +120,10 @@ def print_trade_off(rows: Sequence[Mapping[str, Any]], described: DescribedProce
         output.emit_facts([*facts, ("guess", "an attack that only guesses"), ("gauss", gauss or "no finite mu")])
         shown = [name for name in columns if not name.startswith("mu_")]
         output.emit("")
-        output.emit_table(shown, [[_rate(name, row[name]) for name in shown] for row in rows])
+        ups = [name.endswith("_upper") or name == "fpr" for name in shown]
+        values = ([row[name] for name in shown] for row in rows)
+        cells = [["" if v is None else text(v, up=up) for v, up in zip(row, ups, strict=True)] for row in values]
+        output.emit_table(shown, cells)
     elif mode == "json":
         relation = {"adjacency": process.adjacency, "group": process.group}
         about = {"accountant": accountant, **relation, "process": process.describe()}
@@ -133,10 +136,6 @@ def print_trade_off(rows: Sequence[Mapping[str, Any]], described: DescribedProce
 def _circumstances(row: Guarantee) -> list[tuple[str, str]]:
     """What a guarantee is about, without what it rests on."""
     return [(name, words) for name, words in row.facts() if name in ABOUT]
-
-
-def _rate(name: str, value: float | None) -> str:
-    return "" if value is None else text(value, up=name.endswith("_upper") or name == "fpr")
 
 
 def _print_comparison(rows: Sequence[Guarantee], limit: float | None = None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -18,37 +18,18 @@ if TYPE_CHECKING:
 SCHEMA = "wpriv.ledger-answer/1"
 COMMANDS = "init, spend, reserve, begin, done, cancel, limit, check, status, plan, head, export, import, migrate, serve"
 Texts = list[str] | None
-Url = Annotated[str, argument("URL", "sqlite:///b.db, or postgresql://user@host/name.")]
-Words = Annotated[
-    list[str], argument("STEPS|RECIPE", "What is released, as budget reads it: gauss sigma=100 n=10; or a recipe.")
-]
-Release = Annotated[str, argument("RELEASE", "Its number, or its key.")]
-Key = Annotated[Text, option("ID", "A name for this release; given again, nothing is spent again.", "--key")]
-Scope = Annotated[Text, option("SCOPE", "Where it reads: sales, or sales:region=north.", "--scope")]
-Actor = Annotated[Text, option("NAME", "Who does it, kept with the entry.", "--actor")]
-Reason = Annotated[Text, option("TEXT", "What for, kept with the entry.", "--reason")]
-Planned = Annotated[bool, switch("--planned", "It is part of the plan declared at the start, and is paid for.")]
-Eps = Annotated[Text, option("X", "Limit: eps of (eps, delta)-DP, in nats.", "--eps")]
-Delta = Annotated[Text, option("X", "Limit: delta of (eps, delta)-DP.", "--delta")]
-Rho = Annotated[Text, option("X", "Limit: rho of zCDP.", "--rho")]
-Mu = Annotated[Text, option("X", "Limit: mu of Gaussian DP.", "--mu")]
-Adjacency = Annotated[Text, option("KIND", "Neighbouring relation (default add-remove).", "--adjacency")]
-Limits = Annotated[Texts, option("LIMIT", "A further limit, kept too: eps=3,delta=1e-9; repeatable.", "--limit")]
-Ceiling = Annotated[
-    Text, option("LIMIT", "What is promised, to which the limit may rise: eps=3,delta=1e-6.", "--ceiling")
-]
-Leaks = Annotated[Text, option("X", "A: the part of delta for heavy tails and infinite losses.", "--leaks")]
-Scopes = Annotated[Texts, option("SCOPE", "A scope: sales, or sales/orders:eps=1,delta=1e-6; repeatable.", "--scope")]
-Partitions = Annotated[
-    Texts, option("PARTS", "Parts of a scope: sales:region=north,south;k=2;fixed; repeatable.", "--partition")
-]
-Of = Annotated[Text, option("LIMIT", "Which of several limits, by its promise: eps=3,delta=1e-9.", "--of")]
-Nonce = Annotated[
-    Text, option("TEXT", "A secret of the holder, who may ask again with it after a lost reply.", "--nonce")
-]
-Port = Annotated[Text, option("N", "Port of the page (default 8787); 0 for any that is free.", "--port")]
-Host = Annotated[str, option("NAME", "127.0.0.1 (default), localhost or ::1: this machine alone.", "--host")]
-TokenFile = Annotated[Text, option("FILE", "Also spend from the page, with the token in this file.", "--token-file")]
+URL = argument("URL", "sqlite:///b.db, or postgresql://user@host/name.")
+WORDS = argument("STEPS|RECIPE", "What is released, as budget reads it: gauss sigma=100 n=10; or a recipe.")
+RELEASE = argument("RELEASE", "Its number, or its key.")
+KEY = option("ID", "A name for this release; given again, nothing is spent again.")
+SCOPE = option("SCOPE", "Where it reads: sales, or sales:region=north.")
+ACTOR = option("NAME", "Who does it, kept with the entry.")
+REASON = option("TEXT", "What for, kept with the entry.")
+EPS = option("X", "Limit: eps of (eps, delta)-DP, in nats.")
+DELTA = option("X", "Limit: delta of (eps, delta)-DP.")
+RHO = option("X", "Limit: rho of zCDP.")
+MU = option("X", "Limit: mu of Gaussian DP.")
+ADJACENCY = option("KIND", "Neighbouring relation (default add-remove).")
 
 app = typer.Typer(cls=Group, add_completion=False, rich_markup_mode=None)
 
@@ -71,24 +52,24 @@ def top(ctx: typer.Context) -> None:
 
 @app.command(cls=Command)
 def init(
-    url: Url,
-    eps: Eps = None,
-    delta: Delta = None,
-    rho: Rho = None,
-    mu: Mu = None,
-    limit: Limits = None,
-    ceiling: Ceiling = None,
-    rule: Annotated[Text, option("RULE", "residue (default), rdp, gauss, basic or union.", "--rule")] = None,
-    kappa: Annotated[Text, option("X", "Of residue: charge to A per unit of T.", "--kappa")] = None,
-    leaks: Leaks = None,
-    plan: Annotated[Text, option("STEPS", "Releases that are fixed now, in words.", "--plan")] = None,
-    adjacency: Adjacency = None,
-    group: Annotated[Text, option("M", "Records of one person (default 1).", "--group")] = None,
-    unit: Annotated[Text, option("TEXT", "What one record stands for, in words.", "--unit")] = None,
-    scope: Scopes = None,
-    partition: Partitions = None,
-    actor: Actor = None,
-    as_json: flags.Json = False,
+    url: str = URL,
+    eps: Text = EPS,
+    delta: Text = DELTA,
+    rho: Text = RHO,
+    mu: Text = MU,
+    limit: Texts = option("LIMIT", "A further limit, kept too: eps=3,delta=1e-9; repeatable."),
+    ceiling: Text = option("LIMIT", "What is promised, to which the limit may rise: eps=3,delta=1e-6."),
+    rule: Text = option("RULE", "residue (default), rdp, gauss, basic or union."),
+    kappa: Text = option("X", "Of residue: charge to A per unit of T."),
+    leaks: Text = option("X", "A: the part of delta for heavy tails and infinite losses."),
+    plan: Text = option("STEPS", "Releases that are fixed now, in words."),
+    adjacency: Text = ADJACENCY,
+    group: Text = option("M", "Records of one person (default 1)."),
+    unit: Text = option("TEXT", "What one record stands for, in words."),
+    scope: Texts = option("SCOPE", "A scope: sales, or sales/orders:eps=1,delta=1e-6; repeatable."),
+    partition: Texts = option("PARTS", "Parts of a scope: sales:region=north,south;k=2;fixed; repeatable."),
+    actor: Text = ACTOR,
+    as_json: bool = flags.JSON,
 ) -> None:
     """Make a ledger; what it promises, its rule and its neighbours are fixed from then on.
 
@@ -115,15 +96,15 @@ def init(
 
 @app.command(cls=Command)
 def spend(
-    url: Url,
-    words: Words,
-    key: Key = None,
-    scope: Scope = None,
-    actor: Actor = None,
-    reason: Reason = None,
-    planned: Planned = False,
-    dry_run: Annotated[bool, switch("--dry-run", "Only tell, by the exit code, whether it fits.")] = False,
-    as_json: flags.Json = False,
+    url: str = URL,
+    words: list[str] = WORDS,
+    key: Text = KEY,
+    scope: Text = SCOPE,
+    actor: Text = ACTOR,
+    reason: Text = REASON,
+    planned: bool = switch("--planned", "It is part of the plan declared at the start, and is paid for."),
+    dry_run: bool = switch("--dry-run", "Only tell, by the exit code, whether it fits."),
+    as_json: bool = flags.JSON,
 ) -> None:
     """Spend a release: it is charged and on disk before any record is read, or it is refused.
 
@@ -138,14 +119,14 @@ def spend(
 
 @app.command(cls=Command)
 def reserve(
-    url: Url,
-    words: Words,
-    key: Key = None,
-    expires: Annotated[Text, option("SECONDS", "Until it has to begin (default 3600).", "--expires")] = None,
-    scope: Scope = None,
-    actor: Actor = None,
-    reason: Reason = None,
-    as_json: flags.Json = False,
+    url: str = URL,
+    words: list[str] = WORDS,
+    key: Text = KEY,
+    expires: Text = option("SECONDS", "Until it has to begin (default 3600)."),
+    scope: Text = SCOPE,
+    actor: Text = ACTOR,
+    reason: Text = REASON,
+    as_json: bool = flags.JSON,
 ) -> None:
     """Reserve a release, to begin later; until then it may be cancelled.
 
@@ -158,10 +139,10 @@ def reserve(
 
 @app.command(cls=Command)
 def begin(
-    url: Url,
-    release: Release,
-    nonce: Nonce = None,
-    as_json: flags.Json = False,
+    url: str = URL,
+    release: str = RELEASE,
+    nonce: Text = option("TEXT", "A secret of the holder, who may ask again with it after a lost reply."),
+    as_json: bool = flags.JSON,
 ) -> None:
     """Begin a reserved release, once: only now may its records be read, and only if this succeeds.
 
@@ -173,10 +154,10 @@ def begin(
 
 @app.command(cls=Command)
 def done(
-    url: Url,
-    release: Release,
-    lost: Annotated[bool, switch("--lost", "The computation failed; it stays charged.")] = False,
-    as_json: flags.Json = False,
+    url: str = URL,
+    release: str = RELEASE,
+    lost: bool = switch("--lost", "The computation failed; it stays charged."),
+    as_json: bool = flags.JSON,
 ) -> None:
     """Note that the answer of a release has left.
 
@@ -187,7 +168,7 @@ def done(
 
 
 @app.command(cls=Command)
-def cancel(url: Url, release: Release, as_json: flags.Json = False) -> None:
+def cancel(url: str = URL, release: str = RELEASE, as_json: bool = flags.JSON) -> None:
     """Return the charge of a reservation that has not begun.
 
     wpriv ledger cancel sqlite:///b.db august-report
@@ -198,16 +179,16 @@ def cancel(url: Url, release: Release, as_json: flags.Json = False) -> None:
 
 @app.command("limit", cls=Command)
 def limit_(
-    url: Url,
-    eps: Eps = None,
-    delta: Delta = None,
-    rho: Rho = None,
-    mu: Mu = None,
-    scope: Annotated[Text, option("SCOPE", "Whose limit it is (default all).", "--scope")] = None,
-    of: Of = None,
-    actor: Actor = None,
-    reason: Reason = None,
-    as_json: flags.Json = False,
+    url: str = URL,
+    eps: Text = EPS,
+    delta: Text = DELTA,
+    rho: Text = RHO,
+    mu: Text = MU,
+    scope: Text = option("SCOPE", "Whose limit it is (default all)."),
+    of: Text = option("LIMIT", "Which of several limits, by its promise: eps=3,delta=1e-9."),
+    actor: Text = ACTOR,
+    reason: Text = REASON,
+    as_json: bool = flags.JSON,
 ) -> None:
     """Lower the limit up to which is spent, or raise it to its ceiling; what is promised stays as it was.
 
@@ -231,9 +212,9 @@ def limit_(
 
 @app.command(cls=Command)
 def check(
-    url: Url,
-    head: Annotated[Text, option("HEAD", "Number and digest that ledger head printed before.", "--head")] = None,
-    as_json: flags.Json = False,
+    url: str = URL,
+    head: Text = option("HEAD", "Number and digest that ledger head printed before."),
+    as_json: bool = flags.JSON,
 ) -> None:
     """Verify the chain of entries, and that everything booked follows from it.
 
@@ -250,10 +231,10 @@ def check(
 
 @app.command(cls=Command)
 def status(
-    url: Url,
-    words: Annotated[list[str] | None, argument("STEPS", "Also tell how many would fit in one release.")] = None,
-    scope: Annotated[flags.Text, option("SCOPE", "Of STEPS: where they would read.", "--scope")] = None,
-    as_json: flags.Json = False,
+    url: str = URL,
+    words: list[str] | None = argument("STEPS", "Also tell how many would fit in one release.", default=None),
+    scope: flags.Text = option("SCOPE", "Of STEPS: where they would read."),
+    as_json: bool = flags.JSON,
 ) -> None:
     """Print what is promised, what is booked, and what is left.
 
@@ -285,13 +266,13 @@ def status(
 
 @app.command(cls=Command)
 def plan(
-    words: Annotated[list[str], argument("[URL] FORECAST", "A ledger for its limits, and steps in words.")],
-    eps: Eps = None,
-    delta: Delta = None,
-    rho: Rho = None,
-    mu: Mu = None,
-    adjacency: Adjacency = None,
-    as_json: flags.Json = False,
+    words: list[str] = argument("[URL] FORECAST", "A ledger for its limits, and steps in words."),
+    eps: Text = EPS,
+    delta: Text = DELTA,
+    rho: Text = RHO,
+    mu: Text = MU,
+    adjacency: Text = ADJACENCY,
+    as_json: bool = flags.JSON,
 ) -> None:
     """Print how often a forecast fits under each rule, and name the best.
 
@@ -320,7 +301,7 @@ def plan(
 
 
 @app.command(cls=Command)
-def head(url: Url, as_json: flags.Json = False) -> None:
+def head(url: str = URL, as_json: bool = flags.JSON) -> None:
     """Print number and digest of the last entry, to keep where nobody who writes the ledger can change it.
 
     wpriv ledger head sqlite:///b.db
@@ -332,9 +313,9 @@ def head(url: Url, as_json: flags.Json = False) -> None:
 
 @app.command(cls=Command)
 def export(
-    url: Url,
-    out: Annotated[str, option("FILE", "X.json: steps for budget --history; X.jsonl: all entries.", "--out")],
-    as_json: flags.Json = False,
+    url: str = URL,
+    out: str = option("FILE", "X.json: steps for budget --history; X.jsonl: all entries.", default=...),
+    as_json: bool = flags.JSON,
 ) -> None:
     """Write the releases that began as a history for the calculator, or all entries.
 
@@ -348,9 +329,9 @@ def export(
 
 @app.command("import", cls=Command)
 def import_(
-    url: Url,
-    file: Annotated[str, argument("FILE", "Entries that ledger export wrote to a .jsonl file.")],
-    as_json: flags.Json = False,
+    url: str = URL,
+    file: str = argument("FILE", "Entries that ledger export wrote to a .jsonl file."),
+    as_json: bool = flags.JSON,
 ) -> None:
     """Make a ledger from the entries of another one, which are verified first.
 
@@ -367,9 +348,9 @@ def import_(
 
 @app.command(cls=Command)
 def migrate(
-    url: Url,
-    backup: Annotated[str, option("FILE", "A new .jsonl file, to which all entries are written first.", "--backup")],
-    as_json: flags.Json = False,
+    url: str = URL,
+    backup: str = option("FILE", "A new .jsonl file, to which all entries are written first.", default=...),
+    as_json: bool = flags.JSON,
 ) -> None:
     """Bring a ledger of an earlier version of wpriv up to date; its entries keep their bytes.
 
@@ -385,10 +366,10 @@ def migrate(
 
 @app.command(cls=Command)
 def serve(
-    url: Url,
-    port: Port = None,
-    host: Host = "127.0.0.1",
-    token_file: TokenFile = None,
+    url: str = URL,
+    port: Text = option("N", "Port of the page (default 8787); 0 for any that is free."),
+    host: str = option("NAME", "127.0.0.1 (default), localhost or ::1: this machine alone.", default="127.0.0.1"),
+    token_file: Text = option("FILE", "Also spend from the page, with the token in this file."),
 ) -> None:
     """Show a ledger in the browser of this machine: what is spent, by whom, what is left, what a release would cost.
 
@@ -422,7 +403,6 @@ def _service() -> type[Ledger]:
 
 
 def _emit(as_json: bool, line: str, **data: object) -> None:
-    """Print a result of one line, or as one JSON object."""
     if as_json:
         output.emit_result(SCHEMA, **data)
     else:
@@ -430,7 +410,6 @@ def _emit(as_json: bool, line: str, **data: object) -> None:
 
 
 def _about(**given: object) -> dict[str, Any]:
-    """The arguments that were given."""
     return {name: value for name, value in given.items() if value is not None and value is not False}
 
 

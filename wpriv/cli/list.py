@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from wpriv.cli import catalog, flags, output
 from wpriv.cli.parsing import COMMANDS, MAX_WIDTH, argument, fill, section, width
@@ -15,11 +15,15 @@ if TYPE_CHECKING:
     from wpriv.cli.catalog import Entry
 
 SCHEMA = "wpriv.list/1"
-Word = Annotated[flags.Text, argument("KIND", "A kind of names (wpriv list shows them), or a name of any kind.")]
-Name = Annotated[flags.Text, argument("NAME", "One name of the kind: its parameters, source and meaning.")]
 
 
-def command(kind: Word = None, name: Name = None, as_json: flags.Json = False) -> None:
+def command(
+    kind: flags.Text = argument(
+        "KIND", "A kind of names (wpriv list shows them), or a name of any kind.", default=None
+    ),
+    name: flags.Text = argument("NAME", "One name of the kind: its parameters, source and meaning.", default=None),
+    as_json: bool = flags.JSON,
+) -> None:
     """List what can be named: mechanisms, accountants, samplings, models, data sets, recipes, ...; or describe one.
 
     Plug-ins of other installed packages are among them.
@@ -32,8 +36,6 @@ def command(kind: Word = None, name: Name = None, as_json: flags.Json = False) -
 
     wpriv list accountants wdp --json
     """
-    from wpriv.cli import catalog, output
-
     if kind is None:
         kinds = [(each, len(catalog.names(each)), about) for each, about in catalog.KINDS.items()]
         _print_rows({"kind": "kind", "count": "count", "about": "what it names"}, kinds, as_json)
@@ -53,7 +55,6 @@ def command(kind: Word = None, name: Name = None, as_json: flags.Json = False) -
 
 
 def _kind(word: str) -> str:
-    """The kind that a word names, in the singular or the plural."""
     found = catalog.kind_of(word)
     if found is None:
         if word in COMMANDS:
@@ -87,10 +88,8 @@ def _print_rows(header: dict[str, str], rows: Sequence[tuple[object, ...]], as_j
 
 def _text(entry: Entry) -> str:
     """One name in paragraphs: what it is, its parameters, and what else is known."""
-    from wpriv.cli.catalog import singular
-
     columns = min(width(), MAX_WIDTH)
-    parts = [fill(f"{entry.name} ({singular(entry.kind)}): {flags.as_flags(entry.about)}", columns, "")]
+    parts = [fill(f"{entry.name} ({catalog.singular(entry.kind)}): {flags.as_flags(entry.about)}", columns, "")]
     if entry.parameters:
         rows = [(f"{each.typed(entry.kind)} ({each.value})", each.sentence) for each in entry.parameters]
         parts.append(section("Parameters", rows, columns))

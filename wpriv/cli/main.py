@@ -9,7 +9,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import typer
 
@@ -44,9 +44,9 @@ def _print_version(requested: bool) -> None:
 @app.callback(invoke_without_command=True)
 def top(
     ctx: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
+    version: bool = typer.Option(
+        False, "--version", "-V", callback=_print_version, is_eager=True, help="Print the version."
+    ),
 ) -> None:
     """How private is this, exactly? A certified privacy calculator.
 
@@ -138,7 +138,6 @@ def _warnings_as_notes() -> Iterator[None]:
 
 
 def _run(words: list[str]) -> int:
-    """Run the command that the words name and return its exit code."""
     command = typer.main.get_command(app)
     keep_text(command, SETTINGS)
     if words[:1] == ["help"]:

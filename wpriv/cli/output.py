@@ -38,10 +38,13 @@ class ReaderGone(WprivError):
 
 
 class _Stream:
-    """A text stream that writes characters missing from its encoding as escapes."""
+    """A text stream that writes characters missing from its encoding as escapes.
 
-    def __init__(self, stream: TextIO):
-        self._stream = stream
+    ``failed`` is called with the error where something cannot be written, also as the stream was closed (ValueError).
+    """
+
+    def __init__(self, stream: TextIO, failed: Callable[[OSError | ValueError], None]):
+        self._stream, self._failed = stream, failed
 
     def __getattr__(self, name: str) -> object:
         # the parser would write its help to the buffer, past this guard, if the encoding is ASCII
@@ -73,38 +76,23 @@ class _Stream:
         with self._guarded():
             self._stream.flush()
 
-    def _guarded(self) -> contextlib.AbstractContextManager[None]:
-        """Return a context in which errors of the stream are dealt with."""
-        raise NotImplementedError
-
-
-class Results(_Stream):
-    """Standard output; writing raises ReaderGone if the pipe is closed, MissingResource if the disk is full."""
-
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
         try:
             yield
-        except BrokenPipeError:
+        except (OSError, ValueError) as error:
             _discard(self._stream)
-            raise ReaderGone("the reader of standard output has closed it") from None
-        except (OSError, ValueError) as error:  # a ValueError: the stream was closed
-            _discard(self._stream)
-            reason = getattr(error, "strerror", None) or error
-            raise MissingResource(
-                f"standard output cannot be written: {reason}. Free the disk, or send the results to another place"
-            ) from None
+            self._failed(error)
 
 
-class Notes(_Stream):
-    """Standard error: text that cannot be written is dropped."""
-
-    @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, ValueError):  # a ValueError: the stream was closed
-            _discard(self._stream)
+def _no_results(error: OSError | ValueError) -> None:
+    """Raise ReaderGone if the pipe is closed, MissingResource if the disk is full."""
+    if isinstance(error, BrokenPipeError):
+        raise ReaderGone("the reader of standard output has closed it") from None
+    reason = getattr(error, "strerror", None) or error
+    raise MissingResource(
+        f"standard output cannot be written: {reason}. Free the disk, or send the results to another place"
+    ) from None
 
 
 def _discard(stream: TextIO) -> None:
@@ -118,9 +106,9 @@ def _discard(stream: TextIO) -> None:
 
 @contextlib.contextmanager
 def notes() -> Iterator[None]:
-    """Guard ``sys.stderr`` while a block runs."""
+    """Guard ``sys.stderr`` while a block runs: text that cannot be written is dropped."""
     outer = sys.stderr
-    sys.stderr = cast(TextIO, Notes(_null_stream(2) if outer is None else outer))
+    sys.stderr = cast(TextIO, _Stream(_null_stream(2) if outer is None else outer, lambda error: None))
     try:
         yield
     finally:
@@ -138,7 +126,7 @@ def results() -> Iterator[None]:
     if outer is None:
         _null_stream(1)  # or the next file that is opened becomes standard output
         raise MissingResource("results need standard output, and it is closed. Send them to a file, or to /dev/null")
-    sys.stdout = cast(TextIO, Results(outer))
+    sys.stdout = cast(TextIO, _Stream(outer, _no_results))
     try:
         yield
         sys.stdout.flush()
@@ -206,15 +194,10 @@ def wrapped(text: str, hanging: int = 2, columns: int | None = None) -> list[str
     return textwrap.wrap(exponents(text), columns or width(), subsequent_indent=blanks, **_WHOLE_WORDS) or [""]
 
 
-def _console(stream: TextIO) -> Any:
-    from rich.console import Console
-
-    return Console(file=stream, force_terminal=True, highlight=False, markup=False, emoji=False)
-
-
-def _bars(*columns: Any) -> Progress:
+def _bars(*fields: str) -> Progress:
     """Return a display on standard error that vanishes when it stops, and does not redirect other output."""
-    from rich.progress import Progress
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     class Bars(Progress):
         def start(self) -> None:
@@ -228,17 +211,17 @@ def _bars(*columns: Any) -> Progress:
             if _watch is not None:
                 _watch.bars.discard(id(self))
 
-    return Bars(*columns, console=_console(sys.stderr), transient=True, redirect_stdout=False, redirect_stderr=False)
+    texts = map(TextColumn, ("{task.completed:.0f} of {task.total:.0f}", *fields))
+    columns = (TextColumn("{task.description}"), BarColumn(BAR_WIDTH), *texts, TimeRemainingColumn())
+    console = Console(file=sys.stderr, force_terminal=True, highlight=False, markup=False, emoji=False)
+    return Bars(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
 
 
 class Training:
     """Progress of trainings, a listener and meter of ``wpriv.training.progress``: a bar below lines that stay."""
 
     def __init__(self) -> None:
-        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-
-        count, field = TextColumn("{task.completed:.0f} of {task.total:.0f}"), TextColumn("{task.fields[eps]}")
-        self.bars = _bars(TextColumn("{task.description}"), BarColumn(BAR_WIDTH), count, field, TimeRemainingColumn())
+        self.bars = _bars("{task.fields[eps]}")
         self.task: TaskID | None = None
         self.sweep: TaskID | None = None
 
@@ -286,28 +269,18 @@ def counting(what: str) -> Iterator[Callable[[int, int], None] | None]:
     if not is_live(sys.stderr):
         yield None
         return
-    state = {"completed": 0, "total": 1}
-    with _delayed(what, state) as update:
-        yield lambda done, total: update(completed=done, total=total)
-
-
-@contextlib.contextmanager
-def _delayed(what: str, state: dict[str, Any]) -> Iterator[Callable[..., None]]:
-    """Start a bar after ``DELAY`` seconds in another thread, unless the work is done; yield its update function."""
+    state: dict[str, Any] = {"completed": 0, "total": 1}
     shown: list[tuple[Progress, TaskID]] = []
 
-    def start() -> None:
-        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-
-        count = TextColumn("{task.completed:.0f} of {task.total:.0f}")
-        bars = _bars(TextColumn("{task.description}"), BarColumn(BAR_WIDTH), count, TimeRemainingColumn())
+    def start() -> None:  # in another thread
+        bars = _bars()
         bars.start()
         shown.append((bars, bars.add_task(what, **state)))
 
-    def update(**values: Any) -> None:
-        state.update(values)
+    def update(done: int, total: int) -> None:
+        state.update(completed=done, total=total)
         for bars, task in shown:
-            bars.update(task, **values)
+            bars.update(task, completed=done, total=total)
 
     timer = threading.Timer(DELAY, start)
     timer.daemon = True

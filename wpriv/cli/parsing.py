@@ -7,7 +7,6 @@ other commands. Tried with Typer 0.19.0, 0.21.1, 0.23.1, 0.25.0, 0.26.0, 0.26.8,
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import importlib
 import inspect
@@ -17,7 +16,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Annotated, Any, TextIO, get_type_hints
+from typing import Any, TextIO, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -33,19 +32,19 @@ ParserError: type[Exception] = next(cls for cls in typer.BadParameter.__mro__ if
 RESULTS, MACHINE, OUTPUT = "Results folder", "Machine and data", "Output"
 
 
-def option(metavar: str, help: str, *names: str, group: str | None = None, **more: Any) -> object:
-    """An option with a value, called as its parameter unless it has other ``names``."""
-    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=group, **more)
+def option(metavar: str, help: str, *names: str, group: str | None = None, default: Any = None, **more: Any) -> Any:
+    """An option with a value, as the default of a parameter, called as that unless it has other ``names``."""
+    return typer.Option(default, *names, metavar=metavar, help=help, rich_help_panel=group, **more)
 
 
-def switch(name: str, help: str, group: str | None = None) -> object:
+def switch(name: str, help: str, group: str | None = None, default: bool | None = False) -> Any:
     """An option without a value; see ``option``."""
-    return typer.Option(name, help=help, rich_help_panel=group)
+    return typer.Option(default, name, help=help, rich_help_panel=group)
 
 
-def argument(metavar: str, help: str) -> object:
-    """An argument of a command."""
-    return typer.Argument(metavar=metavar, help=help)
+def argument(metavar: str, help: str, default: Any = ...) -> Any:
+    """An argument of a command, required unless it has a default."""
+    return typer.Argument(default, metavar=metavar, help=help)
 
 
 class _TextAsTyped:
@@ -74,13 +73,11 @@ def expand_record(
     Typer reads flags from ``inspect.signature``, which honours ``__signature__`` (PEP 362), and from
     ``__annotations__``.
     """
-    types = get_type_hints(record)
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    annotated: Any = Annotated  # with a type that is computed here
-    fields = {}
-    for field in dataclasses.fields(record):
-        flag = annotated[types[field.name], option(field.name)]
-        fields[field.name] = inspect.Parameter(field.name, kind, default=field.default, annotation=flag)
+    fields = {
+        name: inspect.Parameter(name, kind, default=option(name), annotation=annotation)
+        for name, annotation in get_type_hints(record).items()
+    }
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         parameters: list[inspect.Parameter] = []

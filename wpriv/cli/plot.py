@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from wpriv.cli.parsing import argument, option
 from wpriv.errors import UsageError
 
 
 def command(
-    sources: Annotated[
-        list[Path],
-        argument(
-            "DIR|TABLE.CSV...",
-            "A results folder of compare, train or release, or one table; or several folders, for one figure of all.",
-        ),
-    ],
-    figure: Annotated[str | None, option("NAME", "Draw this figure instead of the recipe's.")] = None,
-    formats: Annotated[
-        str, option("LIST", "Formats of the files, separated by commas: png, pdf, svg.", "--format")
-    ] = "png",
-    style: Annotated[
-        str,
-        option(
-            "NAME", "screen; dark, for dark pages; or paper: 8 point type, its titles in FIGURE.txt for the caption."
-        ),
-    ] = "screen",
-    columns: Annotated[
-        int | None, option("1|2", "Width of a figure for a paper: one column (85 mm, the default) or two (175 mm).")
-    ] = None,
-    out: Annotated[Path | None, option("DIR", "Folder of the files (default: the table's).")] = None,
+    sources: list[Path] = argument(
+        "DIR|TABLE.CSV...",
+        "A results folder of compare, train or release, or one table; or several folders, for one figure of all.",
+    ),
+    figure: str | None = option("NAME", "Draw this figure instead of the recipe's."),
+    formats: str = option(
+        "LIST", "Formats of the files, separated by commas: png, pdf, svg.", "--format", default="png"
+    ),
+    style: str = option(
+        "NAME",
+        "screen; dark, for dark pages; or paper: 8 point type, its titles in FIGURE.txt for the caption.",
+        default="screen",
+    ),
+    columns: int | None = option(
+        "1|2", "Width of a figure for a paper: one column (85 mm, the default) or two (175 mm)."
+    ),
+    out: Path | None = option("DIR", "Folder of the files (default: the table's)."),
 ) -> None:
     """Draw saved results again, without computing.
 
@@ -41,35 +37,30 @@ def command(
     wpriv plot results/fig7-dpsgd --figure table --out figures
     """
     from wpriv.cli import flags, output
+    from wpriv.results import plot
 
     name = flags.folded(figure)
-    options: dict[str, object] = {
+    options: dict[str, Any] = {
         "formats": [word.strip() for word in formats.split(",") if word.strip()],
         "style": style.casefold(),
         "columns": columns,
     }
-    for path in (
-        _plot_several(sources, name, out, options) if len(sources) > 1 else _plot(sources[0], name, out, options)
-    ):
-        output.emit(str(path))
+    if len(sources) == 1:
+        files = plot.plot(sources[0], figure=name, out=out, **options)
+    else:
+        if name is None:
+            message = "several folders need --figure NAME: samples, losses, or a figure that fits all their tables"
+            raise UsageError(message)
+        files = plot.plot_folders(_folders(sources), name, out=out or Path(), **options)
+    output.emit(*map(str, files))
 
 
-def _plot(source: Path, figure: str | None, out: Path | None, options: dict[str, Any]) -> list[Path]:
-    from wpriv.results import plot
-
-    return plot.plot(source, figure=figure, out=out, **options)
-
-
-def _plot_several(sources: list[Path], figure: str | None, out: Path | None, options: dict[str, Any]) -> list[Path]:
-    """Draw one figure of several folders, whose names are those of its panels."""
-    from wpriv.results import plot
-
-    if figure is None:
-        raise UsageError("several folders need --figure NAME: samples, losses, or a figure that fits all their tables")
+def _folders(sources: list[Path]) -> dict[str, Path]:
+    """The folders of one figure by the names of its panels, which are theirs."""
     folders = {path.resolve().name: path for path in sources}
     if len(folders) < len(sources):
         raise UsageError("the folders of one figure need different names, which are those of its panels")
     for path in sources:
         if not path.is_dir():
             raise UsageError(f"one figure of several takes results folders; {path} is none")
-    return plot.plot_folders(folders, figure, out=out or Path(), **options)
+    return folders

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from wpriv.cli import flags, output
 from wpriv.cli.flags import Text
@@ -17,45 +17,36 @@ if TYPE_CHECKING:
 
 
 def command(
-    recipe: Annotated[Text, argument("RECIPE", "Instead of flags, a recipe of kind privatize.")] = None,
-    data: Annotated[Text, option("NAME|FILE", "mnist, mnist:test, or a .npz, .npy or .csv, one record a row.")] = None,
-    data_root: flags.DataRoot = None,
-    out: Annotated[
-        Path | None, option("FILE.npz", "File of the noisy records; the statement is written beside it.")
-    ] = None,
-    mech: Annotated[Text, option("NAME", "local-gauss (l2 ball, needs --delta) or local-laplace (l1 ball).")] = None,
-    eps: flags.Eps = None,
-    delta: flags.Delta = None,
-    sigma: Annotated[Text, option("X", "Instead of --eps: standard deviation of Gaussian noise.")] = None,
-    scale: Annotated[Text, option("X", "Instead of --eps: scale b of Laplace noise.")] = None,
-    radius: Annotated[Text, option("X", "Norm that records are clipped to, chosen without looking at them.")] = None,
-    center: Annotated[Text, option("X", "Center of the ball, for every number (default 0).")] = None,
-    formula: Annotated[Text, option("NAME", "Gaussian noise for --eps: analytic (default, least) or eq4.")] = None,
-    nonnegative: Annotated[
-        bool, switch("--nonnegative", "Make negative numbers 0; Gaussian noise is then smaller by sqrt 2.")
-    ] = False,
-    dct: Annotated[bool, switch("--dct", "Clip and publish the orthonormal cosine transform of each record.")] = False,
-    quantile: Annotated[Text, option("Q", "Clamp each number to this quantile of --public records.")] = None,
-    quantile_from: Annotated[
-        Text, option("NAME", "public (default) or private: as published, with NO guarantee.")
-    ] = None,
-    public: Annotated[Text, option("NAME|FILE", "Public records of the same shape, for --quantile.")] = None,
-    thresholds: Annotated[Text, option("FILE", "Instead of --quantile: the bound of each number.")] = None,
-    limit: Annotated[Text, option("K", "Only the first K records.")] = None,
-    array: Annotated[Text, option("NAME", "The array of a .npz with several (default x).")] = None,
-    header: Annotated[
-        bool | None,
-        switch("--header/--no-header", "Whether the first line of a .csv names its columns; else it is a record."),
-    ] = None,
-    public_labels: Annotated[
-        bool, switch("--public-labels", "The labels are public: write them too, unchanged.")
-    ] = False,
-    param: Annotated[list[str] | None, option("NAME=VALUE", "A parameter of the reader of --data; repeatable.")] = None,
-    dtype: Annotated[Text, option("NAME", "float32 (default) or float64.")] = None,
-    seed: Annotated[Text, option("K", "Repeatable noise, for tests: whoever knows K can remove it.")] = None,
-    dry_run: Annotated[bool, switch("--dry-run", "Only print what would be done and what it would cost.")] = False,
-    ledger: flags.LedgerUrl = None,
-    as_json: flags.Json = False,
+    recipe: Text = argument("RECIPE", "Instead of flags, a recipe of kind privatize.", default=None),
+    data: Text = option("NAME|FILE", "mnist, mnist:test, or a .npz, .npy or .csv, one record a row."),
+    data_root: Path | None = flags.DATA_ROOT,
+    out: Path | None = option("FILE.npz", "File of the noisy records; the statement is written beside it."),
+    mech: Text = option("NAME", "local-gauss (l2 ball, needs --delta) or local-laplace (l1 ball)."),
+    eps: flags.Text = flags.EPS,
+    delta: flags.Text = flags.DELTA,
+    sigma: Text = option("X", "Instead of --eps: standard deviation of Gaussian noise."),
+    scale: Text = option("X", "Instead of --eps: scale b of Laplace noise."),
+    radius: Text = option("X", "Norm that records are clipped to, chosen without looking at them."),
+    center: Text = option("X", "Center of the ball, for every number (default 0)."),
+    formula: Text = option("NAME", "Gaussian noise for --eps: analytic (default, least) or eq4."),
+    nonnegative: bool = switch("--nonnegative", "Make negative numbers 0; Gaussian noise is then smaller by sqrt 2."),
+    dct: bool = switch("--dct", "Clip and publish the orthonormal cosine transform of each record."),
+    quantile: Text = option("Q", "Clamp each number to this quantile of --public records."),
+    quantile_from: Text = option("NAME", "public (default) or private: as published, with NO guarantee."),
+    public: Text = option("NAME|FILE", "Public records of the same shape, for --quantile."),
+    thresholds: Text = option("FILE", "Instead of --quantile: the bound of each number."),
+    limit: Text = option("K", "Only the first K records."),
+    array: Text = option("NAME", "The array of a .npz with several (default x)."),
+    header: bool | None = switch(
+        "--header/--no-header", "Whether the first line of a .csv names its columns; else it is a record.", default=None
+    ),
+    public_labels: bool = switch("--public-labels", "The labels are public: write them too, unchanged."),
+    param: list[str] | None = option("NAME=VALUE", "A parameter of the reader of --data; repeatable."),
+    dtype: Text = option("NAME", "float32 (default) or float64."),
+    seed: Text = option("K", "Repeatable noise, for tests: whoever knows K can remove it."),
+    dry_run: bool = switch("--dry-run", "Only print what would be done and what it would cost."),
+    ledger: str | None = flags.LEDGER_URL,
+    as_json: bool = flags.JSON,
 ) -> None:
     """Clip every record and add noise to it, once: local differential privacy for the records of a data set.
 
@@ -65,22 +56,21 @@ def command(
 
     wpriv privatize --data digits --mech local-laplace --radius 10 --eps 100 --out private.npz
     """
+    from wpriv.accounting import load_recipe
     from wpriv.training.local.privatize import privatize
 
     given = {
         **{"data": data, "mech": flags.folded(mech), "eps": eps, "delta": delta, "sigma": sigma, "scale": scale},
         **{"radius": radius, "center": center, "formula": formula, "nonnegative": nonnegative, "dct": dct},
         **{"quantile": quantile, "quantile_from": quantile_from, "public": public, "thresholds": thresholds},
-        **{
-            "limit": limit,
-            "array": array,
-            "header": header,
-            "public_labels": public_labels,
-            "dtype": dtype,
-            "seed": seed,
-        },
+        **{"limit": limit, "array": array, "header": header, "public_labels": public_labels},
+        **{"dtype": dtype, "seed": seed},
     }
-    arguments = _of_flags(given, param) if recipe is None else _of_recipe(recipe, given, param)
+    if recipe is None:
+        arguments = _of_flags(given, param)
+    else:
+        flags.no_flags(recipe, flags.Job(param=param), **given)
+        arguments = load_recipe.privatize(recipe)
     if out is None and not dry_run:
         raise UsageError("give --out FILE.npz for the noisy records, or --dry-run")
     if data_root is not None:
@@ -90,7 +80,7 @@ def command(
     _print(privatize(**arguments, out=out, dry_run=dry_run, say=partial(output.say, "note")), dry_run, as_json)
 
 
-def _of_flags(given: dict[str, Any], param: list[str] | None) -> dict[str, object]:
+def _of_flags(given: dict[str, Any], param: list[str] | None) -> dict[str, Any]:
     """The arguments that the flags give, the parameters of the data set's reader in their types."""
     from wpriv.training.list_data import typed
     from wpriv.training.local.privatize import privatize
@@ -106,16 +96,7 @@ def _of_flags(given: dict[str, Any], param: list[str] | None) -> dict[str, objec
     return {key: value for key, value in given.items() if value is not None} | parameters
 
 
-def _of_recipe(recipe: str, given: dict[str, object], param: list[str] | None) -> dict[str, Any]:
-    """The arguments that a recipe gives; flags beside it that say the same things are refused."""
-    from wpriv.accounting import load_recipe
-
-    flags.no_flags(recipe, flags.Job(param=param), **given)
-    return load_recipe.privatize(recipe)
-
-
 def _print(result: Privatized, dry_run: bool, as_json: bool) -> None:
-    """Print the guarantee, the facts of the statement and the written files."""
     statement = result.statement
     if as_json:
         output.emit_json({**statement, "written": [str(file) for file in result.files]})

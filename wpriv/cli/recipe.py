@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -13,7 +12,7 @@ from wpriv.errors import UsageError
 
 SCHEMA = "wpriv.list/1"  # as `wpriv list recipes --json`
 app = typer.Typer(cls=Group, add_completion=False, rich_markup_mode=None)
-Name = Annotated[str, argument("RECIPE", "A path, or the name of a shipped recipe such as plc/fig7-dpsgd.")]
+NAME = argument("RECIPE", "A path, or the name of a shipped recipe such as plc/fig7-dpsgd.")
 
 
 @app.callback(invoke_without_command=True)
@@ -34,10 +33,8 @@ def top(ctx: typer.Context) -> None:
 
 @app.command(cls=Command)
 def ls(
-    beginning: Annotated[
-        str | None, argument("PAPER", "Only recipes whose names begin like this: plc, plc/fig7.")
-    ] = None,
-    as_json: flags.Json = False,
+    beginning: str | None = argument("PAPER", "Only recipes whose names begin like this: plc, plc/fig7.", default=None),
+    as_json: bool = flags.JSON,
 ) -> None:
     """List the shipped recipes: kind, time (~: not measured on a full run), data, and the reproduced table or figure.
 
@@ -61,7 +58,7 @@ def ls(
 
 @app.command(cls=Command)
 def check(
-    recipes: Annotated[list[str], argument("RECIPE...", "Paths, or names of shipped recipes such as plc/fig7-dpsgd.")],
+    recipes: list[str] = argument("RECIPE...", "Paths, or names of shipped recipes such as plc/fig7-dpsgd."),
 ) -> None:
     """Check recipes, and report every fault of the first faulty one with file, line and column.
 
@@ -84,9 +81,7 @@ def check(
 
 
 @app.command(cls=Command)
-def show(
-    recipe: Name, quick: Annotated[bool, switch("--quick", "Apply the recipe's quick overrides.")] = False
-) -> None:
+def show(recipe: str = NAME, quick: bool = switch("--quick", "Apply the recipe's quick overrides.")) -> None:
     """Show a recipe as resolved: panels complete, overrides applied.
 
     wpriv recipe show quick/digits --quick
@@ -112,10 +107,10 @@ def schema() -> None:
 
 @app.command(cls=Command)
 def cp(
-    recipe: Name,
-    to: Annotated[
-        Path, argument("TO", "The new file, ending in .yaml, or a folder; created where it is missing.")
-    ] = Path(),
+    recipe: str = NAME,
+    to: Path = argument(
+        "TO", "The new file, ending in .yaml, or a folder; created where it is missing.", default=Path()
+    ),
 ) -> None:
     """Copy a shipped recipe and the files that it reads, as a starting point for changes.
 
@@ -128,18 +123,14 @@ def cp(
 
 @app.command(cls=Command)
 def refresh(
-    recipe: Annotated[
-        str, argument("RECIPE|all", "A path, the name of a shipped recipe, or all that have own numbers.")
-    ],
-    out: Annotated[Path | None, option("DIR", "Folder of the results, by commit (default refresh).")] = None,
-    at_most: Annotated[
-        str | None, option("TIME", "Run no recipe beyond this time: 30min, 2h; 0 only lists them.")
-    ] = None,
-    jobs: Annotated[int, option("N", "Number of trainings of a recipe that run at the same time.", min=1)] = 1,
-    data_root: flags.DataRoot = None,
-    results: Annotated[
-        Path | None, option("DIR", "Take the numbers of finished results, or of a reproduction: run nothing.", "--from")
-    ] = None,
+    recipe: str = argument("RECIPE|all", "A path, the name of a shipped recipe, or all that have own numbers."),
+    out: Path | None = option("DIR", "Folder of the results, by commit (default refresh)."),
+    at_most: str | None = option("TIME", "Run no recipe beyond this time: 30min, 2h; 0 only lists them."),
+    jobs: int = option("N", "Number of trainings of a recipe that run at the same time.", min=1, default=1),
+    data_root: Path | None = flags.DATA_ROOT,
+    results: Path | None = option(
+        "DIR", "Take the numbers of finished results, or of a reproduction: run nothing.", "--from"
+    ),
 ) -> None:
     """Run recipes, and write their own numbers anew, with the commit that gave them, into their files.
 

@@ -73,18 +73,14 @@ def refresh(word: str, out: Path, at_most: str | None, jobs: int, root: Path | N
 
 def _finish(results: list[Result], problems: list[str]) -> None:
     """Print the results, and fail where some number has none."""
-    _print(results)
-    open_numbers = [(result.name, len(result.unanswered)) for result in results if result.unanswered]
-    problems += [f"{name} has no answer for {count} own numbers" for name, count in open_numbers]
-    if problems:
-        raise CheckFailed("; ".join(problems))
-
-
-def _print(results: list[Result]) -> None:
     rows = [[result.name, *_cells(each)] for result in results for each in result.numbers]
     if rows:
         output.emit_table(["recipe", "at", "column", "old", "new", "difference", "within", ""], rows)
     output.say("wrote", *(str(result.path) for result in results if result.written))
+    open_numbers = [(result.name, len(result.unanswered)) for result in results if result.unanswered]
+    problems += [f"{name} has no answer for {count} own numbers" for name, count in open_numbers]
+    if problems:
+        raise CheckFailed("; ".join(problems))
 
 
 def _cells(each: Refreshed) -> list[str]:

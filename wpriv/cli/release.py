@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from wpriv.cli import flags, output
 from wpriv.cli.flags import Text
@@ -144,28 +144,22 @@ class Asked:
 
 @expand_record("asked", Asked, lambda name: Asked.__dataclass_fields__[name].metadata["flag"])
 def command(
-    recipe: Annotated[Text, argument("RECIPE", "Instead of flags, a recipe of kind release.")] = None,
-    data: Annotated[
-        Texts, option("FILE|URL", "CSV or Parquet files, which are one table; or a database.", group=TABLE)
-    ] = None,
+    recipe: Text = argument("RECIPE", "Instead of flags, a recipe of kind release.", default=None),
+    data: Texts = option("FILE|URL", "CSV or Parquet files, which are one table; or a database.", group=TABLE),
     asked: Asked = Asked(),
-    ledger: Annotated[
-        Text, option("FILE|URL", "Spend from it before any row is read (default ledger.jsonl in --out).", group=SPENDS)
-    ] = None,
-    total: Annotated[
-        bool, switch("--total", "eps and delta are those of the ledger and this together.", SPENDS)
-    ] = False,
-    max_eps: Annotated[Text, option("X", "Refuse where the ledger would exceed X (exit 1).", group=SPENDS)] = None,
-    out: Annotated[Path | None, option("DIR", "Folder of the numbers; the same release there is shown again.")] = None,
-    fresh: Annotated[bool, switch("--fresh", "Draw and spend anew where --out holds this release.")] = False,
-    dry_run: Annotated[bool, switch("--dry-run", "Read no row: print noise, guarantee and cost.")] = False,
-    expect: Annotated[Text, option("N", "With --dry-run: relative errors of numbers about N.")] = None,
-    diagnose: Annotated[
-        bool, switch("--diagnose", "PRIVATE: print what the limits leave out of the rows; release nothing.")
-    ] = False,
-    as_json: flags.Json = False,
-    as_csv: flags.Csv = False,
-    quiet: flags.Quiet = False,
+    ledger: Text = option(
+        "FILE|URL", "Spend from it before any row is read (default ledger.jsonl in --out).", group=SPENDS
+    ),
+    total: bool = switch("--total", "eps and delta are those of the ledger and this together.", SPENDS),
+    max_eps: Text = option("X", "Refuse where the ledger would exceed X (exit 1).", group=SPENDS),
+    out: Path | None = option("DIR", "Folder of the numbers; the same release there is shown again."),
+    fresh: bool = switch("--fresh", "Draw and spend anew where --out holds this release."),
+    dry_run: bool = switch("--dry-run", "Read no row: print noise, guarantee and cost."),
+    expect: Text = option("N", "With --dry-run: relative errors of numbers about N."),
+    diagnose: bool = switch("--diagnose", "PRIVATE: print what the limits leave out of the rows; release nothing."),
+    as_json: bool = flags.JSON,
+    as_csv: bool = flags.CSV,
+    quiet: bool = flags.QUIET,
 ) -> None:
     """Release counts, sums, means, histograms and quantiles of a table with noise, private for each person.
 
@@ -178,7 +172,9 @@ def command(
 
     mode = flags.output(json=as_json, csv=as_csv, quiet=quiet)
     files, arguments = _declared(recipe, data, asked)
-    about = _expected(expect, dry_run)
+    about = flags.numbers(expect=expect)["expect"]
+    if about is not None and not (dry_run and about > 0):
+        raise UsageError("--expect is a number above 0, and needs --dry-run")
     if diagnose:
         _diagnose(files, arguments)
         return
@@ -243,15 +239,7 @@ def _refuse_beside(recipe: str, asked: Asked) -> None:
     flags.no_flags(recipe, flags.Job(), **given)
 
 
-def _expected(expect: str | None, dry_run: bool) -> float | None:
-    about = flags.numbers(expect=expect)["expect"]
-    if about is not None and not (dry_run and about > 0):
-        raise UsageError("--expect is a number above 0, and needs --dry-run")
-    return about
-
-
 def _several(arguments: Json) -> bool:
-    """Whether a release has more than one number."""
     outputs: Sequence[Output] = arguments["outputs"]
     return len(outputs) != 1 or arguments.get("by") is not None or len(outputs[0].bins()) != 1
 

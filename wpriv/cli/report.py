@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from wpriv.cli import flags, output
 from wpriv.cli.parsing import argument, option
 from wpriv.errors import UsageError
 
 
 def command(
-    source: Annotated[str, argument("DIR", "A results folder of train, compare or audit.")],
-    form: Annotated[
-        str,
-        option(
-            "FORM",
-            "summary; html: a self-contained page with statement, numbers and figures; registry: an entry for the "
-            "deployments registry of OpenDP, in YAML; or checklist: what a reader asks of a private model, answered or "
-            "open, in Markdown.",
-            "--as",
-        ),
-    ] = "summary",
-    changes: Annotated[
-        list[str] | None,
-        option("KEY=VALUE", "Fill in the registry entry: deployment.basic.intended_use='...'; repeatable.", "--set"),
-    ] = None,
-    out: Annotated[str | None, option("FILE", "Write the report to this file.")] = None,
-    as_json: flags.Json = False,
+    source: str = argument("DIR", "A results folder of train, compare or audit."),
+    form: str = option(
+        "FORM",
+        "summary; html: a self-contained page with statement, numbers and figures; registry: an entry for the "
+        "deployments registry of OpenDP, in YAML; or checklist: what a reader asks of a private model, answered or "
+        "open, in Markdown.",
+        "--as",
+        default="summary",
+    ),
+    changes: list[str] | None = option(
+        "KEY=VALUE", "Fill in the registry entry: deployment.basic.intended_use='...'; repeatable.", "--set"
+    ),
+    out: str | None = option("FILE", "Write the report to this file."),
+    as_json: bool = flags.JSON,
 ) -> None:
     """Say what a results folder holds: a summary, a web page, a registry entry, or a checklist for its publication.
 

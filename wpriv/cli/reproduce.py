@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from wpriv.cli import flags, output
 from wpriv.cli.parsing import MACHINE, RESULTS, argument, option, switch
@@ -19,31 +19,23 @@ SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 
 def command(
-    what: Annotated[
-        str | None, argument("WHAT", "all, a paper (plc, wdp, dpswd, wgrad, ldp), or an item: plc/figure-4.")
-    ] = None,
-    out: Annotated[
-        Path | None, option("DIR", "Folder of results and pages (default reproduction).", group=RESULTS)
-    ] = None,
-    quick: Annotated[
-        bool, switch("--quick", "Apply the quick overrides of the recipes: a try, no reproduction.")
-    ] = False,
-    at_most: Annotated[
-        str | None, option("TIME", "Begin no recipe beyond this time: 30min, 2h; 0 writes pages only.")
-    ] = None,
-    jobs: Annotated[
-        int, option("N", "Number of trainings of a sweep that run at the same time.", min=1, group=MACHINE)
-    ] = 1,
-    data_root: flags.DataRoot = None,
-    keep: Annotated[
-        Path | None,
-        option("DIR", "Keep finished results in this folder, in reduced form, and show all it holds.", group=RESULTS),
-    ] = None,
-    kept: Annotated[
-        Path | None,
-        option("DIR", "Show the kept results of this folder for recipes that are not run here.", group=RESULTS),
-    ] = None,
-    as_json: flags.Json = False,
+    what: str | None = argument(
+        "WHAT", "all, a paper (plc, wdp, dpswd, wgrad, ldp), or an item: plc/figure-4.", default=None
+    ),
+    out: Path | None = option("DIR", "Folder of results and pages (default reproduction).", group=RESULTS),
+    quick: bool = switch("--quick", "Apply the quick overrides of the recipes: a try, no reproduction."),
+    at_most: str | None = option("TIME", "Begin no recipe beyond this time: 30min, 2h; 0 writes pages only."),
+    jobs: int = option(
+        "N", "Number of trainings of a sweep that run at the same time.", min=1, group=MACHINE, default=1
+    ),
+    data_root: Path | None = flags.DATA_ROOT,
+    keep: Path | None = option(
+        "DIR", "Keep finished results in this folder, in reduced form, and show all it holds.", group=RESULTS
+    ),
+    kept: Path | None = option(
+        "DIR", "Show the kept results of this folder for recipes that are not run here.", group=RESULTS
+    ),
+    as_json: bool = flags.JSON,
 ) -> None:
     """Run the recipes of the papers, and write their numbers, ours and every figure to web pages.
 
@@ -77,7 +69,6 @@ def command(
 
 
 def _print(results: list[ItemResult], files: list[Path], *, quick: bool, as_json: bool) -> None:
-    """Print what was reproduced, and the written files."""
     from wpriv.papers.reproduction import collect
 
     if as_json:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from wpriv.cli import flags
+from wpriv.cli import flags, output
 from wpriv.cli.parsing import MACHINE, OUTPUT, RESULTS, argument, option, switch
 from wpriv.errors import UsageError
 
@@ -33,94 +31,62 @@ ALONE = (
 DONE = "{out} holds the results of this training, which is over: the command would train nothing, and print them again"
 IN_TURN = SEVERAL.replace(". ", ", and the runs of a tuned training are made one after another. ")
 
-Source = Annotated[
-    str, argument("RECIPE", "A recipe of kind train, by its path or its name, as dpsgd/mnist; - is standard input.")
-]
-Device = Annotated[str, option("NAME", "cpu or cuda.", "--device", group=MACHINE)]
-Out = Annotated[Path | None, option("DIR", "Folder of all results (default results/<name>).", "--out", group=RESULTS)]
-Set = Annotated[list[str] | None, option("KEY=VALUE", "Change a key: privacy.eps=2; repeatable.", "--set")]
-Quick = Annotated[bool, switch("--quick", "Apply the recipe's quick overrides.")]
-Resume = Annotated[bool, switch("--resume", "Continue an unfinished run, or begin one; sweeps always do.", RESULTS)]
-Fork = Annotated[
-    bool,
-    switch(
+DEVICE = option("NAME", "cpu or cuda.", group=MACHINE, default="cpu")
+SET = option("KEY=VALUE", "Change a key: privacy.eps=2; repeatable.", "--set")
+QUICK = switch("--quick", "Apply the recipe's quick overrides.")
+
+
+def command(
+    recipe: str = argument(
+        "RECIPE", "A recipe of kind train, by its path or its name, as dpsgd/mnist; - is standard input."
+    ),
+    device: str = DEVICE,
+    out: Path | None = option("DIR", "Folder of all results (default results/<name>).", group=RESULTS),
+    changes: list[str] | None = SET,
+    quick: bool = QUICK,
+    resume: bool = switch("--resume", "Continue an unfinished run, or begin one; sweeps always do.", RESULTS),
+    fork: bool = switch(
         "--fork",
         "Continue from the weights in DIR with a changed recipe; the privacy cost of both runs is added up.",
         RESULTS,
     ),
-]
-Fresh = Annotated[bool, switch("--fresh", "Begin again; earlier results in DIR are moved aside.", RESULTS)]
-Dry = Annotated[bool, switch("--dry-run", "Only print what would be done and what it would cost.")]
-Jobs = Annotated[
-    int | None,
-    typer.Option(
-        "--jobs",
-        metavar="N",
-        min=1,
-        help="Number of trainings of a sweep, or of repeated runs (seeds), that run at the same time (default 1; on a "
+    fresh: bool = switch("--fresh", "Begin again; earlier results in DIR are moved aside.", RESULTS),
+    dry_run: bool = switch("--dry-run", "Only print what would be done and what it would cost."),
+    data_root: Path | None = flags.DATA_ROOT,
+    jobs: int | None = option(
+        "N",
+        "Number of trainings of a sweep, or of repeated runs (seeds), that run at the same time (default 1; on a "
         "cluster no limit).",
-        rich_help_panel=MACHINE,
+        min=1,
+        group=MACHINE,
     ),
-]
-Shard = Annotated[str | None, option("I/N", "Run only part I of N of a sweep, such as 3/16.", "--shard", group=MACHINE)]
-ShardWeights = Annotated[
-    bool,
-    switch(
+    shard: str | None = option("I/N", "Run only part I of N of a sweep, such as 3/16.", group=MACHINE),
+    backend: str = option(
+        "NAME",
+        "What runs the trainings of a sweep: joblib's loky, multiprocessing or threading, with --jobs; or "
+        "submitit, each training as a task of a Slurm cluster.",
+        group=MACHINE,
+        default="loky",
+    ),
+    shard_weights: bool = switch(
         "--shard-weights",
         "Divide the weights of the network among the processes of torchrun; sets the key shard_weights.",
         MACHINE,
     ),
-]
-Log = Annotated[
-    list[str] | None,
-    option(
+    log: list[str] | None = option(
         "NAME",
         "Send numbers to mlflow, tensorboard or wandb at the end: eps, delta, parameters, final test metrics; "
         "repeatable.",
-        "--log",
         group=OUTPUT,
     ),
-]
-LogPrivate = Annotated[
-    bool,
-    switch(
+    log_private_losses: bool = switch(
         "--log-private-losses",
         "With --log, send the losses of training records as well, which no guarantee covers.",
         OUTPUT,
     ),
-]
-Backend = Annotated[
-    str,
-    option(
-        "NAME",
-        "What runs the trainings of a sweep: joblib's loky, multiprocessing or threading, with --jobs; or "
-        "submitit, each training as a task of a Slurm cluster.",
-        "--backend",
-        group=MACHINE,
-    ),
-]
-
-
-def command(
-    recipe: Source,
-    device: Device = "cpu",
-    out: Out = None,
-    changes: Set = None,
-    quick: Quick = False,
-    resume: Resume = False,
-    fork: Fork = False,
-    fresh: Fresh = False,
-    dry_run: Dry = False,
-    data_root: flags.DataRoot = None,
-    jobs: Jobs = None,
-    shard: Shard = None,
-    backend: Backend = "loky",
-    shard_weights: ShardWeights = False,
-    log: Log = None,
-    log_private_losses: LogPrivate = False,
-    certificate: flags.Certificate = None,
-    ledger: flags.LedgerUrl = None,
-    as_json: flags.Json = False,
+    certificate: str | None = flags.CERTIFICATE,
+    ledger: str | None = flags.LEDGER_URL,
+    as_json: bool = flags.JSON,
 ) -> None:
     """Train with differential privacy, and account for the releases that really happened.
 
@@ -130,15 +96,10 @@ def command(
 
     wpriv train quick/digits --quick --set privacy.eps=2 --set seed=1 --fresh
     """
-    # idle threads of torch would spin on processors that other jobs could use
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from wpriv.cli import output, training_output
-
-    output.doing("loading torch")
+    begin_torch(device)
+    from wpriv.cli import training_output
     from wpriv.training import metric_logs, sweep, train
 
-    if device not in ("cpu", "cuda"):
-        raise UsageError(f"--device must be cpu or cuda; found {device!r}")
     sweep.check_backend(backend)
     if shard_weights and not dry_run and int(os.environ.get("WORLD_SIZE", "1")) < 2:
         raise UsageError(ALONE)
@@ -165,6 +126,15 @@ def command(
                 loaded, folder, device=device, root=data_root, say=say, logs=logs, ledger=ledger, **start
             )
         _print_trained(trained, as_json, certificate)
+
+
+def begin_torch(device: str) -> None:
+    """Check the name of the device, and set what torch reads when it is loaded, which comes next."""
+    if device not in ("cpu", "cuda"):
+        raise UsageError(f"--device must be cpu or cuda; found {device!r}")
+    # idle threads of torch would spin on processors that other jobs could use
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    output.doing("loading torch")
 
 
 def _check_flags(loaded: Recipe, how: Mapping[str, Any], *, dry_run: bool, logs: bool, certificate: bool) -> None:
@@ -214,9 +184,8 @@ def _plan(
 
 
 def _print_trained(trained: Trained, as_json: bool, certificate: str | None) -> None:
-    """Print a finished training, with a certificate if one is to be written."""
     from wpriv.accounting import certificates
-    from wpriv.cli import output, training_output
+    from wpriv.cli import training_output
     from wpriv.training import progress
 
     if progress.is_main():  # only the first of several processes (torchrun) prints

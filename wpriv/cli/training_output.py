@@ -16,15 +16,14 @@ from wpriv.core.process import SAMPLING_WORDS, sampling_words
 from wpriv.numerics.numbers import short, text
 from wpriv.results import storage
 from wpriv.results.expectations import DEVIATION, RUN, SEEDS
-from wpriv.results.model import Row
+from wpriv.results.model import Row, Together
 from wpriv.training import all_trainings, train_data, training_grid, training_statement
-from wpriv.training.all_trainings import Together
 from wpriv.training.audit.audit import Audit
-from wpriv.training.plan import Duration, Plan, duration_of_plan, duration_of_sweep, stated_duration
+from wpriv.training.plan import Duration, Plan, duration_of_plans, stated_duration
 from wpriv.training.reports import words
 from wpriv.training.sweep import ALL_RUNS, PlannedCell, SweepResult
 from wpriv.training.trained import Trained
-from wpriv.training.tuning_plan import TuningPlan
+from wpriv.training.tuning import TuningPlan
 
 MAX_EPOCHS = 12  # lines of the table of eps after each epoch
 # columns of metrics.csv that are no measured result, or are measured on training records
@@ -35,7 +34,7 @@ def print_plan(plan: Plan, out: Path, as_json: bool, remarks: Sequence[str]) -> 
     """Print what a training would do and cost; ``remarks`` are warnings about its folder."""
     epochs = comparison_output.thin(list(enumerate(plan.epoch_ends, start=1)), MAX_EPOCHS)
     rows: list[Row] = [{"epoch": epoch, "step": step, "epsilon": plan.eps(step)} for epoch, step in epochs]
-    duration = duration_of_plan(plan)
+    duration = duration_of_plans(plan.recipe, [plan])
     estimate = cost_estimate(plan)
     warnings = [*remarks, *training_statement.warnings_of_plan(plan)]
     files = storage.of_training(plan.train.task, averaged=plan.train.average is not None)
@@ -187,7 +186,7 @@ def print_sweep_plan(
 ) -> None:
     """Print what the trainings would do and cost together, one line each, and what ``tasks`` of a cluster ask for."""
     open_plans = [each.plan for each in planned if not each.done]
-    duration = duration_of_sweep(recipe, open_plans, len(training_grid.cells(recipe)))
+    duration = duration_of_plans(recipe, open_plans, len(training_grid.cells(recipe)))
     repeated = training_grid.runs_of(recipe) > 1
     together = _together(planned)
     fixed = any(each.plan.private is not None and each.plan.train.seed is not None for each in planned)
@@ -216,7 +215,7 @@ def print_sweep_plan(
     output.emit("")
     output.emit_facts(
         [
-            *([("together", str(together))] if together.trainings else []),
+            *([("together", words.all_trainings(together))] if together.trainings else []),
             ("takes", f"{'not known' if duration is None else duration} (the trainings that are not done)"),
             *([("submits", f"{len(open_plans)} tasks to {tasks}")] if tasks is not None else []),
             ("writes", f"{out}{os.sep} table.csv and a folder for each training"),
@@ -226,7 +225,6 @@ def print_sweep_plan(
 
 
 def _together(planned: Sequence[PlannedCell]) -> Together:
-    """What some planned trainings keep together."""
     releases = [release for each in planned if (release := all_trainings.of_plan(each.plan)) is not None]
     return all_trainings.together(releases)
 
@@ -258,7 +256,7 @@ def print_sweep(result: SweepResult, as_json: bool) -> None:
             output.emit("", "each run:")
             _print_table(result.runs)
         if result.together.trainings:
-            output.emit_words(str(result.together))
+            output.emit_words(words.all_trainings(result.together))
         comparison_output.print_verdicts(result.verdicts)
         comparison_output.print_claims(result.recipe)
         output.warn(result.statement["warnings"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from wpriv.cli import flags, output
 from wpriv.cli.parsing import argument, option, switch
@@ -16,40 +16,27 @@ if TYPE_CHECKING:
     from wpriv.verify.prove import Proof
 
 SCHEMA = "wpriv.verification/1"
-Words = Annotated[
-    list[str] | None,
-    argument(
-        "FILE|RUN-DIR|RECIPE",
-        "A certificate, a guarantee (--json), a training, or a recipe of kind verify; with --claim also a "
-        "recipe of kind budget, or words such as 'gauss sigma=4 n=10'; - is standard input.",
-    ),
-]
-Width = Annotated[
-    str | None, option("X", "Move the claimed ends outwards by this share before proving them.", "--width")
-]
-ClaimText = Annotated[
-    str | None,
-    option(
-        "CLAIM",
-        "Decide this claim about a process: eps=3,delta=1e-5; eps=1 (pure DP); mu=1; mu=1,fpr=1e-9; rho=0.5; or "
-        "xi=0.1,rho=0.5.",
-        "--claim",
-    ),
-]
-Why = Annotated[bool, switch("--why", "With --claim: decide it under every interpretation of the flags.")]
-Seed = Annotated[str | None, option("N", "With --claim: seed of the simulation (default 0).", "--seed")]
 
 
 @flags.with_job
 def command(
     job: flags.Job,
-    words: Words = None,
-    history: flags.History = None,
-    claim: ClaimText = None,
-    why: Why = False,
-    seed: Seed = None,
-    width: Width = None,
-    as_json: flags.Json = False,
+    words: list[str] | None = argument(
+        "FILE|RUN-DIR|RECIPE",
+        "A certificate, a guarantee (--json), a training, or a recipe of kind verify; with --claim also a "
+        "recipe of kind budget, or words such as 'gauss sigma=4 n=10'; - is standard input.",
+        default=None,
+    ),
+    history: flags.Text = flags.HISTORY,
+    claim: str | None = option(
+        "CLAIM",
+        "Decide this claim about a process: eps=3,delta=1e-5; eps=1 (pure DP); mu=1; mu=1,fpr=1e-9; rho=0.5; or "
+        "xi=0.1,rho=0.5.",
+    ),
+    why: bool = switch("--why", "With --claim: decide it under every interpretation of the flags."),
+    seed: str | None = option("N", "With --claim: seed of the simulation (default 0)."),
+    width: str | None = option("X", "Move the claimed ends outwards by this share before proving them."),
+    as_json: bool = flags.JSON,
 ) -> None:
     """Re-prove the ends of a certificate by an independent program, or decide a claim about a process (--claim).
 
@@ -181,10 +168,6 @@ def _value(proof: Proof) -> float:
     return float(proof.eps if _asked(proof)[0] == "eps" else proof.delta)
 
 
-def _side(proof: Proof) -> str:
-    return f"{_asked(proof)[0]} {'at most' if proof.upper else 'at least'}"
-
-
 def _end(proof: Proof) -> str:
     """The claim of one end, to six digits outwards."""
     name, at = _asked(proof)
@@ -208,6 +191,8 @@ def _finding(proof: Proof, digits: int = 12) -> str:
 
 def _fact(name: str, proof: Proof) -> tuple[str, str]:
     """One end with its exact number, the verdict, and what proves it; ``name`` is its accountant among several."""
+    quantity, at = _asked(proof)
     margin = "" if proof.margin is None else f", margin {proof.margin:.2g}"
-    about = f"{short(_value(proof))} at {_asked(proof)[1]}: {proof.verdict}, since {_finding(proof)}"
-    return f"{name} {_side(proof)}".lstrip(), f"{about} ({proof.method}{margin})"
+    about = f"{short(_value(proof))} at {at}: {proof.verdict}, since {_finding(proof)}"
+    label = f"{name} {quantity} {'at most' if proof.upper else 'at least'}".lstrip()
+    return label, f"{about} ({proof.method}{margin})"

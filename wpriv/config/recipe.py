@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.config import resolve as resolve_train
-from wpriv.config import validate_compare, validate_train
+from wpriv.config import validate_train
 from wpriv.config.document import Diagnostic, Document, Key, form_diagnostics, refusal, rule_diagnostics, unknown_name
 from wpriv.config.field_types import Claim, Expect, Printed, Time, expand_values
 from wpriv.config.plain_words import plain_values, renamed
 from wpriv.config.resolve import Resolved, panel, resolve
 from wpriv.config.schema import MODELS, PROCESS_TABLES, Compare, Panel
 from wpriv.config.train_schema import Train
-from wpriv.config.validate_steps import ALIASES, adjacencies, step_diagnostics
+from wpriv.config.validate_process import ALIASES, adjacencies, comparison_diagnostics, step_diagnostics
 from wpriv.core import registry
 from wpriv.core.kinds import STANDARD_ADJACENCIES
 from wpriv.errors import UsageError
@@ -99,37 +99,27 @@ def check(document: Document, *, quick: bool = False, folder: Path | None = None
     if diagnostics := validate(resolved):
         raise refusal(document, diagnostics)
     name = document.name.replace("\\", "/").rpartition("/")[2].rpartition(".")[0] or document.name
-    kind = document.data["kind"]
-    if kind == "compare":
-        return _comparison(name, resolved)
+    kind, written = document.data["kind"], document.data
+    if kind not in ("compare", "train"):
+        time = None if written.get("time") is None else Time.model_validate(written["time"])
+        return Recipe(name, kind, written.get("source") or "", written, quick=quick, time=time)
+    panels: tuple[Panel, ...] = ()
+    model: Compare | Train
     if kind == "train":
-        return _training(name, resolved)
-    time = None if document.data.get("time") is None else Time.model_validate(document.data["time"])
-    return Recipe(name, kind, document.data.get("source") or "", document.data, quick=quick, time=time)
-
-
-def _comparison(name: str, resolved: Resolved) -> Recipe:
-    written = resolved.document.data
-    panels = tuple(panel(part) for part in resolved.parts)
-    about = {key: written[key] for key in ("claims", "printed", "procedure", "time") if written.get(key)}
-    head = {"kind": "compare", "source": written["source"]}
-    model = Compare.model_validate({**head, **about})
-    merged = {"panels": [part.data for part in resolved.parts]} if written.get("panels") else resolved.parts[0].data
-    data = {**head, **merged, **about}
-    checks = tuple(_check(each.name, row, model) for each in panels for row in each.expect)
-    recipe = Recipe(name, "compare", model.source, data, panels, checks, resolved.quick)
-    return replace(recipe, claims=tuple(model.claims), time=model.time, printed=model.printed)
-
-
-def _training(name: str, resolved: Resolved) -> Recipe:
-    model = Train.model_validate(resolved.parts[0].data)
-    data, checks = resolve_train.written_out(model), tuple(_check("", row, model) for row in model.expect)
-    recipe = Recipe(name, "train", model.source, data, (), checks, resolved.quick, model)
-    return replace(recipe, claims=tuple(model.claims), time=model.time, printed=model.printed)
-
-
-def _check(panel: str, row: Expect, recipe: Compare | Train) -> Check:
-    return Check(panel, row, row.procedure or recipe.procedure or "")
+        model = Train.model_validate(resolved.parts[0].data)
+        data, rows = resolve_train.written_out(model), [("", row) for row in model.expect]
+    else:
+        panels = tuple(panel(part) for part in resolved.parts)
+        about = {key: written[key] for key in ("claims", "printed", "procedure", "time") if written.get(key)}
+        head = {"kind": "compare", "source": written["source"]}
+        model = Compare.model_validate({**head, **about})
+        several = bool(written.get("panels"))
+        merged = {"panels": [part.data for part in resolved.parts]} if several else resolved.parts[0].data
+        data, rows = {**head, **merged, **about}, [(each.name, row) for each in panels for row in each.expect]
+    checks = tuple(Check(place, row, row.procedure or model.procedure or "") for place, row in rows)
+    training = model if isinstance(model, Train) else None
+    about_it = tuple(model.claims), model.time
+    return Recipe(name, kind, model.source, data, panels, checks, quick, training, *about_it, printed=model.printed)
 
 
 # keys whose value is the name of a plug-in: the folder, and names that are no plug-ins
@@ -151,7 +141,7 @@ def validate(resolved: Resolved) -> list[Diagnostic]:
     if not form and kind == "train":
         combinations = validate_train.diagnostics(resolved)
     elif not form and kind == "compare":
-        combinations = validate_compare.diagnostics(resolved, names_known=not names)
+        combinations = comparison_diagnostics(resolved, names_known=not names)
         combinations += rule_diagnostics(document, MODELS[kind].model_validate(document.data))
     elif not form:
         combinations = list(rule_diagnostics(document, MODELS[kind].model_validate(document.data)))
@@ -229,7 +219,8 @@ def plain_document(document: Document) -> Document:
         names.update({(*path, key): name for key, name in here.items() if name != key})
         plain: dict[str, Any] = {here.get(key) or key: walk((*path, key), item) for key, item in value.items()}
         if own_sweeps and "sweep" in path[-2:]:
-            return _plain_axis(plain)
+            over = plain_key(str(plain.get("over")))
+            return {**plain, "over": over} if over in SWEPT else plain
         try:
             return _plain_values(path, plain)
         except UsageError as error:
@@ -279,11 +270,6 @@ def _names(path: Key, value: Mapping[str, object], kind: object) -> dict[str, st
     if path[-1:] == ("privacy",) and "noise_multiplier" in value and "sigma" not in value:
         names["noise_multiplier"] = "sigma"  # which is a multiple of the sensitivity there
     return names
-
-
-def _plain_axis(axis: dict[str, Any]) -> dict[str, Any]:
-    name = plain_key(str(axis.get("over")))
-    return {**axis, "over": name} if name in SWEPT else axis
 
 
 def _plain_values(path: Key, value: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from wpriv.config.document import Document, Key
 from wpriv.config.schema import Panel
-from wpriv.config.technique_schema import AVERAGE_PREFIX
+from wpriv.config.train_parts import AVERAGE_PREFIX
 from wpriv.config.train_schema import BATCH_MEAN, Train
 from wpriv.core import registry
 from wpriv.errors import MissingResource, UsageError
@@ -147,7 +147,6 @@ def test_metrics(model: Train) -> tuple[str, ...]:
 
 
 def _averaged(model: Train, columns: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns that are measured with averaged weights as well."""
     return () if model.average is None else tuple(AVERAGE_PREFIX + column for column in columns)
 
 
@@ -238,7 +237,6 @@ def _locate_files(data: object, folder: Path) -> None:
 
 
 def _mapping(document: Document, path: Key) -> dict[str, object]:
-    """The mapping at a path; empty where there is none."""
     try:
         value = document.at(path)
     except (LookupError, TypeError):

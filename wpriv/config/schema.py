@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, field_validator
 
-from wpriv.config.claim import parse_claim
 from wpriv.config.document import Key, abbreviate, as_keys
 from wpriv.config.field_types import (
     Claim,
@@ -35,6 +34,7 @@ from wpriv.config.field_types import (
     optional,
     read_by,
 )
+from wpriv.config.plain_words import parse_claim
 from wpriv.config.release_schema import Release
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
@@ -335,8 +335,6 @@ class Check(StrictModel):
     expect: Truth | None = optional("the expected verdict and eps; others are exit code 1 of `wpriv compare FOLDER`")
 
 
-# keys of a check that are no premises
-ABOUT_CHECK = tuple(Check.model_fields)
 KINDS: tuple[type[StrictModel], ...] = (Budget, Calibrate, Check, Compare, Privatize, Release, Train, Verify)
 MODELS = {model.__name__.lower(): model for model in KINDS}
 

@@ -26,8 +26,19 @@ from wpriv.config.field_types import (
     key,
     optional,
 )
-from wpriv.config.grid_schema import Axes, Cluster, Tune
-from wpriv.config.technique_schema import STABILITY, Adapt, Augment, Average, EarlyStop, Init, LowRank, Patterns
+from wpriv.config.train_parts import (
+    STABILITY,
+    Adapt,
+    Augment,
+    Average,
+    Axes,
+    Cluster,
+    EarlyStop,
+    Init,
+    LowRank,
+    Patterns,
+    Tune,
+)
 from wpriv.core import theorems
 from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean, plain
@@ -187,7 +198,9 @@ class Privacy(StrictModel):
     @model_validator(mode="before")
     @classmethod
     def _in_bins(cls, values: object) -> object:
-        noise = values.get("noise") if isinstance(values, dict) else None
+        if not isinstance(values, dict):
+            return values
+        noise = values.get("noise")
         if isinstance(noise, str) and (":" in noise or noise in strategies.KINDS):
             noise = {"strategy": noise}
         return {"sampling": "allocation", **values, "noise": noise} if isinstance(noise, dict) else values

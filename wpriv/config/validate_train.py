@@ -22,7 +22,7 @@ from wpriv.config.field_types import OwnCode
 from wpriv.config.resolve import Resolved
 from wpriv.config.schema import BOUND_COLUMNS
 from wpriv.config.train_schema import Optimizer, Privacy, Train
-from wpriv.config.validate_steps import expect_diagnostics
+from wpriv.config.validate_process import expect_diagnostics
 from wpriv.core import registry
 from wpriv.core.parameters import type_words
 from wpriv.errors import MissingResource, UsageError

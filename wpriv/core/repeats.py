@@ -11,8 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wpriv.errors import Unsupported, UsageError
-from wpriv.hints import did_you_mean
+from wpriv.errors import UnknownName, Unsupported, UsageError
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.numbers import number, shown, whole
 
@@ -235,8 +234,7 @@ def parse(text: str | Repeats) -> Repeats:
         count = kind if kind.isdigit() else next(iter(given.values() or given), "")
         raise FixedRuns(int(count) if count.isdigit() and 0 < int(count) <= MAX_MEAN else None)
     if kind not in KINDS:
-        near = did_you_mean(kind, list(KINDS)) or "."
-        raise UsageError(f"no distribution of repeats called {kind!r}{near} Known: {', '.join(KINDS)}")
+        raise UnknownName("distribution of repeats", kind, list(KINDS))
     return from_parameters(kind, given)
 
 

@@ -113,8 +113,7 @@ class TradeOff:
         self._hull = None
 
     def _line(self, log_t: float) -> Line:
-        low, high = (self._forward if log_t >= 0 else self._backward)(abs(log_t))
-        return Line(log_t, max(low, 0.0) * (1 - PROFILE_ROUNDING), min(high * (1 + PROFILE_ROUNDING), 1.0))
+        return Line(log_t, *outward((self._forward if log_t >= 0 else self._backward)(abs(log_t))))
 
     def raised(self) -> TradeOff:
         """The same points, as if the upper ends of delta were exact."""
@@ -172,7 +171,7 @@ class TradeOff:
         It is the least of fpr * t + g(t) over t > 0, with g of ``below``.
         """
         t, low, chord, lines = self.below()
-        inner = -float(_largest((-fpr * t[:-1], -fpr * t[1:]), lines, (1.0, 1.0)).max())
+        inner = -float(largest_excess((-fpr * t[:-1], -fpr * t[1:]), lines, (1.0, 1.0)).max())
         # beyond the last point f stays above its last chord, continued, and above zero
         slope = min(float(chord[-1]), 0.0)
         zero = float(t[-1] - low[-1] / slope) if slope < 0 else math.inf
@@ -180,28 +179,39 @@ class TradeOff:
         return max(min(inner, last) * (1 - ROUNDING), fpr)
 
     def below(self) -> tuple[Array, Array, Array, list[tuple[Array, Array]]]:
-        """The points t, from 0 on, lower bounds of f there, the chords of the cells between them, and four lines in
-        each cell, by their values at both ends, of which g, the largest, is below f.
-
-        They are the value at the right end, 1 - t, and the chords of both neighbouring cells, continued.
-        """
+        """The points t, from 0 on, lower bounds of f there, the chords of the cells between them, and ``lines_below``
+        with 1 - t, of which g, the largest, is below f."""
         # points whose t are equal as doubles count once
         points = self.lines[:1] + [line for left, line in pairwise(self.lines) if line.t > left.t]
         t = np.array([0.0, *(line.t for line in points)])
         low = np.array([1.0, *(line.profile(line.delta_low) for line in points)])
         high = np.array([1.0, *(line.profile(line.delta_high) for line in points)])
-        width = np.diff(t)
-        chord = (low[1:] - high[:-1]) / width
-        left_slope = np.concatenate([[-np.inf], chord[:-1]])
-        chord_right = (high[1:] - low[:-1]) / width
-        right_slope = np.concatenate([chord_right[1:], [-np.inf]])
-        lines = [
-            (low[1:], low[1:]),
-            (1 - t[:-1], 1 - t[1:]),
-            (low[:-1], low[:-1] + left_slope * width),
-            (low[1:] - np.where(np.isfinite(right_slope), right_slope, 0.0) * width, low[1:]),
-        ]
-        return t, low, chord, lines
+        chord, lines = lines_below(low, high, np.diff(t))
+        return t, low, chord, [*lines, (1 - t[:-1], 1 - t[1:])]
+
+
+def lines_below(low: Array, high: Array, width: Array) -> tuple[Array, list[tuple[Array, Array]]]:
+    """The chords of a falling convex function in cells of t, and lines below it there, by their values at both ends.
+
+    They are the value at the right end, and the chords of both neighbouring cells, continued; where there is no such
+    cell, one value is infinite.
+
+    Args:
+        low, high: [k] bounds of the function at increasing t. width: [k - 1] of the cells.
+    """
+    chord = (low[1:] - high[:-1]) / width
+    left_slope = np.concatenate([[-np.inf], chord[:-1]])
+    right_slope = np.concatenate([((high[1:] - low[:-1]) / width)[1:], [np.inf]])
+    return chord, [
+        (low[1:], low[1:]),
+        (low[:-1], low[:-1] + left_slope * width),
+        (low[1:] - right_slope * width, low[1:]),
+    ]
+
+
+def outward(ends: tuple[float, float]) -> tuple[float, float]:
+    """Both ends of a delta, moved outwards by the rounding of a profile in closed form."""
+    return max(ends[0], 0.0) * (1 - PROFILE_ROUNDING), min(ends[1] * (1 + PROFILE_ROUNDING), 1.0)
 
 
 def atomic_points(pair: AtomicPair, fpr: float) -> list[float]:
@@ -218,7 +228,7 @@ def atomic_points(pair: AtomicPair, fpr: float) -> list[float]:
     return [*near, *((left + right) / 2 for left, right in pairwise(near))]
 
 
-def _largest(
+def largest_excess(
     above: tuple[Array, Array], lines: list[tuple[Array, Array]], weight: tuple[Array | float, Array | float]
 ) -> Array:
     """The largest of (a - the largest of some lines) / w in each cell; a, w and the lines are linear in a cell and are
@@ -434,7 +444,7 @@ def regret(trade_off: TradeOff, mu: float) -> float:
         start = len(t) - len(lines)
         cells = [(left[start:], right[start:]) for left, right in below]
         weights = 1 + t[start:]
-        most = _largest((gauss[:-1], gauss[1:]), cells, (weights[:-1], weights[1:]))
+        most = largest_excess((gauss[:-1], gauss[1:]), cells, (weights[:-1], weights[1:]))
         at_points = (gauss - np.array([line.delta_low for line in lines])) / weights
         limit = max(float(at_points.max()), 0.0) * (1 + REGRET_TOL) + LEAST_REGRET
         wide = [pair for pair, each in zip(pairwise(lines), most, strict=True) if each > limit]

@@ -6,10 +6,7 @@ are missing, and ValueError or UsageError if the table has another shape. ``draw
 there is one, adds published numbers, each given as its row, its column and the number.
 """
 
-from wpriv.figures import _bounds, _papers, _records, _releases, _trainings
-from wpriv.figures._declared import DECLARED as _LINES
-from wpriv.figures._figure import FIGURES
+from wpriv.figures import _bounds, _papers, _records, _trainings
+from wpriv.figures._declared import DECLARED
 
-DECLARED = {**_LINES, **FIGURES}
-
-__all__ = ["DECLARED", "_bounds", "_papers", "_records", "_releases", "_trainings"]
+__all__ = ["DECLARED", "_bounds", "_papers", "_records", "_trainings"]

@@ -11,8 +11,8 @@ import numpy as np
 
 from wpriv.errors import UsageError
 from wpriv.figures import _draw, _names, _palette
-from wpriv.figures._figure import Points, Row, Rows, figure
-from wpriv.figures._series import implied, swept, wide
+from wpriv.figures._declared import figure
+from wpriv.figures._draw import Points, Row, Rows, implied, swept, wide
 from wpriv.numerics.numbers import echo, text
 
 LETTER, LINE = 0.55, 1.7  # width of a letter and height of a line, of the size of type
@@ -123,7 +123,8 @@ def _draw_table(rows: Rows, published: dict[int, float], axes: Any) -> None:
     accountants = list(dict.fromkeys(row["accountant"] for row in rows))
     cells = {(row["accountant"], tuple(row.get(name) for name in names)): row for row in rows}
     heads = [_head(names, column) for column in columns]
-    lines = [(_line_name(name, [cells.get((name, column)) for column in columns]), name) for name in accountants]
+    found = {name: [cells[name, column] for column in columns if (name, column) in cells] for name in accountants}
+    lines = [(_draw.labelled(_names.accountant(name), found[name]), name) for name in accountants]
     body = [[_cell(cells.get((name, column)), y, published) for column in columns] for _, name in lines]
     heading = f"{_names.axis(y)}, rounded up" + ("; in brackets: published" if published else "")
     _set_cells(axes, heading, heads, [name for name, _ in lines], body)
@@ -147,10 +148,6 @@ def _head(names: list[str], values: tuple[Any, ...]) -> str:
         _names.method(str(value)) if name == "case" else _names.value(name, value)
         for name, value in zip(names, values, strict=True)
     )
-
-
-def _line_name(accountant: str, cells: list[Row | None]) -> str:
-    return _draw.labelled(_names.accountant(accountant), [cell for cell in cells if cell is not None])
 
 
 def _cell(row: Row | None, y: str, published: dict[int, float]) -> str:

@@ -1,14 +1,31 @@
-"""Figures that differ only in columns, scales and labels, declared in one table: name users type -> figure."""
+"""The figures by the name users type: functions, and tables that differ only in columns, scales and labels."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from wpriv.figures import _draw, _palette
-from wpriv.figures._figure import Points, Rows
+from wpriv.figures._draw import Points, Rows
 
+Drawing = Callable[[Any, Any], None]  # draws a table, or for ``samples`` arrays, on axes
+Publishing = Callable[[Rows, Points, Any], None]
 DOTTED = ":"
+
+
+class Figure:
+    """A figure of the registry: ``about``, ``draw``, and ``draw_published`` if a function was given for it."""
+
+    draw_published: Publishing
+
+    def __init__(self, about: str, draw: Drawing):
+        self.about, self.draw = about, draw
+
+    def published(self, function: Publishing) -> Publishing:
+        """Draw published numbers by a function: a decorator."""
+        self.draw_published = function
+        return function
 
 
 @dataclass(frozen=True)
@@ -92,7 +109,7 @@ class LineFigure:
             axes.fill_between([row[x] for row in line], *ends, color=colour, alpha=0.2, linewidth=0)
 
 
-DECLARED: dict[str, BoundsFigure | LineFigure] = {
+DECLARED: dict[str, Figure | BoundsFigure | LineFigure] = {
     "curves": BoundsFigure(
         "Eps or delta over the swept quantity; axes are logarithmic where values span 30-fold or more."
     ),
@@ -136,3 +153,13 @@ DECLARED: dict[str, BoundsFigure | LineFigure] = {
         reference_note="below: less private than said",
     ),
 }
+
+
+def figure(about: str) -> Callable[[Drawing], Figure]:
+    """Add a function to the figures, under its name with dashes, with what it shows: a decorator."""
+
+    def declare(draw: Drawing) -> Figure:
+        DECLARED[draw.__name__.replace("_", "-")] = entry = Figure(about, draw)
+        return entry
+
+    return declare

@@ -13,29 +13,66 @@ from wpriv.errors import UsageError
 
 Row = dict[str, Any]
 
-ACCOUNTANTS = {
-    "advanced": "advanced composition",
-    "basic": "basic composition",
-    "bdp": "Bayesian DP",
-    "berry-esseen": "Berry–Esseen",
-    "clt": "central limit",
-    "gdp": "Gaussian DP",
-    "gdp-clt": "Gaussian DP, central limit",
-    "kov": "optimal composition",
-    "markov": "Markov",
-    "moments": "moments accountant",
-    "nagaev": "Nagaev",
-    "pdp": "probabilistic DP",
-    "buckets": "privacy buckets",
-    "plc": "privacy loss classes",
-    "pld": "privacy loss distribution",
-    "rdp": "Rényi DP",
-    "rdp-filter": "Rényi filter",
-    "rdp-mironov": "Rényi DP, Mironov's conversion",
-    "renyi": "Rényi divergence",
-    "swd-tail": "sliced tail bound",
-    "wdp": "Wasserstein DP",
-    "zcdp": "zero-concentrated DP",
+# accountants, methods and losses as recipes name them: their names in figures, and the colour (by its place in the
+# palette) and the mark that they have in all of them
+_ACCOUNTANTS = {
+    "advanced": ("advanced composition", 16, "^"),
+    "basic": ("basic composition", 15, "s"),
+    "bdp": ("Bayesian DP", 14, "8"),
+    "berry-esseen": ("Berry–Esseen", 4, "D"),
+    "clt": ("central limit", 3, "^"),
+    "gdp": ("Gaussian DP", 6, "X"),
+    "gdp-clt": ("Gaussian DP, central limit", 18, "*"),
+    "kov": ("optimal composition", 10, "P"),
+    "markov": ("Markov", 2, "s"),
+    "moments": ("moments accountant", 9, "P"),
+    "nagaev": ("Nagaev", 5, "v"),
+    "pdp": ("probabilistic DP", 11, "d"),
+    "buckets": ("privacy buckets", 20, "<"),
+    "plc": ("privacy loss classes", 21, "h"),
+    "pld": ("privacy loss distribution", 0, ""),
+    "rdp": ("Rényi DP", 1, "o"),
+    "rdp-filter": ("Rényi filter", 17, ">"),
+    "rdp-mironov": ("Rényi DP, Mironov's conversion", 7, "<"),
+    "renyi": ("Rényi divergence", 12, "p"),
+    "swd-tail": ("sliced tail bound", 19, "v"),
+    "wdp": ("Wasserstein DP", 13, "H"),
+    "zcdp": ("zero-concentrated DP", 8, "h"),
+}
+_METHODS = {
+    "swd": ("SWD", 0, "o"),
+    "dp-swd": ("DP-SWD", 1, "s"),
+    "dann": ("DANN", 2, "^"),
+    "dp-dann": ("DP-DANN", 3, "D"),
+    "dp-swd-projections": ("DP-SWD, noise on projections", 5, "<"),
+    "projections": ("DP-SWD, noise on projections", 5, "<"),
+    "gradient": ("DP-SWD, noise on gradients", 1, "s"),
+    "dp-swd-paper": ("DP-SWD, published noise", 7, "v"),
+    "dp-dann-paper": ("DP-DANN, published noise", 8, "^"),
+    "source-only": ("source only", 6, "x"),
+    "merf": ("DP-MERF", 2, "v"),
+    "cgan": ("DP-CGAN", 4, "P"),
+}
+_LOSSES = {
+    "entropic": ("entropic W₂", 0, "o"),
+    "plain": ("plain W₂", 1, "s"),
+    "sinkhorn-divergence": ("Sinkhorn divergence", 2, "^"),
+}
+STYLES = {name: (colour, mark) for name, (_, colour, mark) in (_ACCOUNTANTS | _METHODS | _LOSSES).items()}
+ACCOUNTANTS = {name: words for name, (words, _, _) in _ACCOUNTANTS.items()}
+METHODS = {name: words for name, (words, _, _) in _METHODS.items()} | {
+    "gauss": "Gauss",
+    "laplace": "Laplace",
+    "truncated-gauss": "truncated Gauss",
+    "truncated-laplace": "truncated Laplace",
+    "discrete-gauss": "discrete Gauss",
+    "discrete-laplace": "discrete Laplace",
+    "wgan": "WGAN",
+    "tight": "tight constant",
+    "paper": "published constant",
+}
+LOSSES = {name: words for name, (words, _, _) in _LOSSES.items()} | {
+    "entropic-l1": "entropic W₁",
 }
 # option of an accountant -> how its value is written; "{}" is the value
 OPTIONS = {
@@ -74,36 +111,6 @@ NOTIONS = {
     "bdp": "Bayesian DP",
     "gdp": "Gaussian DP",
     "zcdp": "zero-concentrated DP",
-}
-# methods, losses, models and formulas, as recipes name them
-METHODS = {
-    "swd": "SWD",
-    "dp-swd": "DP-SWD",
-    "dann": "DANN",
-    "dp-dann": "DP-DANN",
-    "dp-swd-projections": "DP-SWD, noise on projections",
-    "projections": "DP-SWD, noise on projections",
-    "gradient": "DP-SWD, noise on gradients",
-    "dp-swd-paper": "DP-SWD, published noise",
-    "dp-dann-paper": "DP-DANN, published noise",
-    "source-only": "source only",
-    "merf": "DP-MERF",
-    "cgan": "DP-CGAN",
-    "gauss": "Gauss",
-    "laplace": "Laplace",
-    "truncated-gauss": "truncated Gauss",
-    "truncated-laplace": "truncated Laplace",
-    "discrete-gauss": "discrete Gauss",
-    "discrete-laplace": "discrete Laplace",
-    "wgan": "WGAN",
-    "tight": "tight constant",
-    "paper": "published constant",
-}
-LOSSES = {
-    "entropic": "entropic W₂",
-    "entropic-l1": "entropic W₁",
-    "plain": "plain W₂",
-    "sinkhorn-divergence": "Sinkhorn divergence",
 }
 # columns of metrics
 MEASURES = {

@@ -7,6 +7,8 @@ from colorsys import hls_to_rgb, rgb_to_hls
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from wpriv.figures import _names
+
 # the palette of Okabe and Ito, distinguishable under the common forms of colour blindness, and two more; then those for
 # figures of more methods, which their marks help to tell apart
 COLOURS = (
@@ -18,46 +20,7 @@ MARKS = ("", "o", "s", "^", "D", "v", "P", "X", "<", ">")
 NIGHT, DAY = "#14181D", "#E6E9EC"  # ground and type of dark figures
 LEAST_CONTRAST = 4.5  # of type and lines on the dark ground, by the Web Content Accessibility Guidelines
 # the colour and the mark of known methods: the tight answer has no mark, and is drawn wide instead
-FIXED: dict[str, tuple[int, str]] = {
-    "pld": (0, ""),
-    "exact": (6, ""),
-    "rdp": (1, "o"),
-    "markov": (2, "s"),
-    "clt": (3, "^"),
-    "berry-esseen": (4, "D"),
-    "nagaev": (5, "v"),
-    "gdp": (6, "X"),
-    "rdp-mironov": (7, "<"),
-    "zcdp": (8, "h"),
-    "moments": (9, "P"),
-    "kov": (10, "P"),
-    "pdp": (11, "d"),
-    "renyi": (12, "p"),
-    "wdp": (13, "H"),
-    "bdp": (14, "8"),
-    "basic": (15, "s"),
-    "advanced": (16, "^"),
-    "rdp-filter": (17, ">"),
-    "gdp-clt": (18, "*"),
-    "swd-tail": (19, "v"),
-    "buckets": (20, "<"),
-    "plc": (21, "h"),
-    "swd": (0, "o"),
-    "dp-swd": (1, "s"),
-    "dann": (2, "^"),
-    "dp-dann": (3, "D"),
-    "dp-swd-projections": (5, "<"),
-    "projections": (5, "<"),
-    "gradient": (1, "s"),
-    "dp-swd-paper": (7, "v"),
-    "dp-dann-paper": (8, "^"),
-    "source-only": (6, "x"),
-    "merf": (2, "v"),
-    "cgan": (4, "P"),
-    "entropic": (0, "o"),
-    "plain": (1, "s"),
-    "sinkhorn-divergence": (2, "^"),
-}
+FIXED: dict[str, tuple[int, str]] = {"exact": (6, ""), **_names.STYLES}
 
 
 class Palette:

@@ -9,7 +9,8 @@ import numpy as np
 
 from wpriv.errors import UsageError
 from wpriv.figures import _draw, _palette
-from wpriv.figures._figure import Row, Rows, figure
+from wpriv.figures._declared import figure
+from wpriv.figures._draw import Row, Rows
 from wpriv.numerics.numbers import text
 
 WRONG = 2e-3  # of a chance printed with three digits

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from wpriv.figures import _draw, _names, _palette
-from wpriv.figures._figure import Points, Rows, figure
+from wpriv.figures._declared import figure
+from wpriv.figures._draw import Points, Rows
 
 # not drawn: positions, and what is computed from training records without noise
 NOT_DRAWN = {"epoch", "step", "epsilon", "seconds", "loss", "clipped", "clip_norm", "seeds", "run"}
@@ -188,7 +189,6 @@ def accuracy_over_eps_published(rows: Rows, points: Points, axes: Any) -> None:
 
 
 def _eps(row: dict[str, Any]) -> float | None:
-    """Return the target eps, or else the certified one; None if it is not finite."""
     target = row.get("privacy.eps")
     return _draw.finite(row.get("epsilon") if target is None else target)
 
@@ -333,7 +333,8 @@ def _draw_fairness(rows: Rows, axes: Any, measures: Mapping[str, str]) -> None:
     Each combination of eps and formula has a colour. The seeds of a sweep give one line, their mean, with a band from
     the minimum to the maximum; repeated runs (``seeds``) have a band of one standard deviation.
     """
-    shown = {column: label for column, label in measures.items() if _is_measured(rows, column)}
+    measured = {name for row in rows for name in measures if _draw.finite(row.get(name)) is not None}
+    shown = {column: label for column, label in measures.items() if column in measured}
     if not shown or not any(key in rows[0] for key in (ALPHA, EPS)):
         raise KeyError(" or ".join([*measures] if not shown else [ALPHA, EPS]))
     x = ALPHA if len({row.get(ALPHA) for row in rows}) > 1 else EPS
@@ -367,10 +368,6 @@ def _draw_fairness(rows: Rows, axes: Any, measures: Mapping[str, str]) -> None:
         )
         lines, names = map(list, zip(*entries, strict=True))
     _draw.legend(axes, lines, names)
-
-
-def _is_measured(rows: Rows, column: str) -> bool:
-    return any(_draw.finite(row.get(column)) is not None for row in rows)
 
 
 def _finite_values(rows: Rows, x: str, tick: Any, column: str) -> list[float]:

@@ -430,7 +430,6 @@ def _below(
 
 
 def _look(handle: object) -> tuple[str, ...]:
-    """What tells a handle of a legend from others."""
     names = ("get_color", "get_linestyle", "get_marker", "get_markerfacecolor", "get_facecolor", "get_hatch")
     return (type(handle).__name__, *(str(getattr(handle, name)()) for name in names if hasattr(handle, name)))
 

@@ -29,29 +29,14 @@ MAX_PANELS = 36
 RELEASE, MAX_RELEASED = "release.json", 10_000
 
 
-@dataclass(frozen=True)
-class ArraysByPanel:
-    """The files of arrays of several trainings by the name of their panel; a file is read when its panel is drawn."""
-
-    files: Mapping[str, Path]
-
-    @property
-    def names(self) -> list[str]:
-        return list(self.files)
-
-    def of(self, name: str) -> Json:
-        """Return the arrays of one panel by name."""
-        return storage.arrays(self.files[name])
-
-
-def arrays_by_panel(path: Path, name: str) -> ArraysByPanel:
-    """Find arrays in the folders of the trainings that a statement lists, of the first run of each setting."""
+def arrays_by_panel(path: Path, name: str) -> dict[str, Path]:
+    """Find files of arrays in the folders that a statement of trainings lists, of the first run of each setting."""
     files: dict[str, Path] = {}
     for run in _runs(path):
         file = path / str(run["folder"]) / name
         if len(files) < MAX_PANELS and file.is_file():
             files.setdefault(", ".join(setting_words(run["labels"])), file)
-    return ArraysByPanel(files)
+    return files
 
 
 def setting_words(labels: Mapping[str, object]) -> list[str]:
@@ -69,19 +54,23 @@ def _runs(path: Path) -> list[Row]:
         return []
 
 
-Drawn = list[Row] | Json | ArraysByPanel  # a table, the arrays of a file by name, or those of several panels
+Drawn = list[Row] | Json  # a table, or the arrays of a file by name
 FORMATS, SAMPLES = ("png", "pdf", "svg"), "samples"
 _SCREEN = figure_layout.of()
 
 
 @dataclass(frozen=True)
 class View:
-    """One panel: its name in the rows, its figure, title and limits of the axes."""
+    """One panel: its name in the rows, its figure, title and limits of the axes.
+
+    ``arrays`` is a file of arrays that is drawn in place of rows, and read when its panel is drawn.
+    """
 
     name: str = ""
     figure: str | None = None
     title: str | None = None
     limits: dict[str, list[float]] | None = None
+    arrays: Path | None = None
 
 
 def panels_of(recipe: Recipe) -> list[View]:
@@ -192,9 +181,8 @@ def sweep_files(
     files = task_files(path, task, formats, out=out, style=style)
     for name, figure in registry.load("tasks", task).TASK.figures.items():
         if name.endswith(".npz"):
-            panels = arrays_by_panel(path, name)
-            views = [View(panel, figure) for panel in panels.names]
-            files += draw(panels, views, out or path, formats, stem=Path(name).stem, style=style) if views else []
+            views = [View(panel, figure, arrays=file) for panel, file in arrays_by_panel(path, name).items()]
+            files += draw([], views, out or path, formats, stem=Path(name).stem, style=style) if views else []
     if (path / storage.METRICS).is_file():
         rows = over_runs(storage.table(path / storage.METRICS))
         views = [View(panel, "losses") for panel in _panel_names(rows)]
@@ -216,7 +204,7 @@ def draw(
     """Draw every panel and write ``<stem>.<format>`` into ``out``.
 
     Args:
-        rows: of a table; or the arrays of a .npz by name, which are one panel; or arrays by panel.
+        rows: of a table; or the arrays of a .npz by name, which are one panel.
         required: if False, a panel that names no figure, and that the default figure does not fit, is left out.
         numbers: published ones, which are drawn beside ours where the figure shows their column.
     Raises:
@@ -271,9 +259,8 @@ def _rows_of(rows: Drawn, view: View) -> list[Row]:
 
 def _draw_panel(rows: Drawn, view: View, axes: Axes, required: bool, numbers: Sequence[Verdict]) -> None:
     """Draw one panel, or remove its axes if no figure was asked for and the default one does not fit."""
-    if isinstance(rows, ArraysByPanel):
-        rows = rows.of(view.name)
     panel = rows if isinstance(rows, dict) else _rows_of(rows, view)
+    panel = panel if view.arrays is None else storage.arrays(view.arrays)
     name = view.figure or _default_figure(panel)  # type: ignore[arg-type]
     misfit = f"the figure {name!r} does not fit this table"
     try:
@@ -371,22 +358,24 @@ def plot_folders(
     registry.load("figures", figure)
     check_formats(formats)
     setting = figure_layout.of(style, columns)
-    rows = _arrays(sources) if figure == SAMPLES else _rows(sources, figure)
-    names = rows.names if isinstance(rows, ArraysByPanel) else _panel_names(rows)
-    views = [View(name, figure) for name in names]
+    if figure == SAMPLES:
+        rows, views = [], [View(name, figure, arrays=file) for name, file in _arrays(sources).items()]
+    else:
+        rows = _rows(sources, figure)
+        views = [View(name, figure) for name in _panel_names(rows)]
     return draw(rows, views, Path(out), formats, stem=stem or figure, style=setting)
 
 
-def _arrays(sources: Mapping[str, Path]) -> ArraysByPanel:
+def _arrays(sources: Mapping[str, Path]) -> dict[str, Path]:
     name = f"{SAMPLES}.npz"
     files: dict[str, Path] = {}
     for label, folder in sources.items():
-        panels = arrays_by_panel(folder, name).files or {"": folder / name}
+        panels = arrays_by_panel(folder, name) or {"": folder / name}
         files |= {_joined(label, panel): path for panel, path in panels.items()}
     missing = [str(path) for path in files.values() if not path.is_file()]
     if missing:
         raise UsageError(f"--figure {SAMPLES} needs samples of each folder; there is no {missing[0]}")
-    return ArraysByPanel(files)
+    return files
 
 
 def _rows(sources: Mapping[str, Path], figure: str) -> list[Row]:

@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wpriv.config.grid_schema import Cluster
 from wpriv.config.recipe import Recipe
+from wpriv.config.train_parts import Cluster
 from wpriv.errors import Interrupted, MissingResource, Unsupported, UsageError, WprivError
 from wpriv.files import durable_writes
 from wpriv.results import model

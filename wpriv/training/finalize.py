@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.accounting import adaptive_history, evaluate, ledger
-from wpriv.config.technique_schema import Average
+from wpriv.config.train_parts import Average
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.pair_distances import of_distances
 from wpriv.core.process import Process
-from wpriv.errors import Unsupported, UsageError
+from wpriv.errors import Unsupported, UsageError, WprivError
 from wpriv.files import array_files, checkpoint, durable_writes
 from wpriv.numerics.numbers import text
 from wpriv.results import expectations, model, plot, storage
 from wpriv.results.model import Json, Statement
-from wpriv.training import earlier_runs, plan, tasks, training_statement
+from wpriv.training import all_trainings, plan, tasks, training_statement
 from wpriv.training.engine import early_stop
 from wpriv.training.plan import Plan
 from wpriv.training.reports import model_check
@@ -28,8 +28,10 @@ Checkpoint = Mapping[str, Any]
 """The content of a model's file, or the weights in it: tensors by name."""
 
 
-def entries_of_plan(plan: Plan, folder: RunFolder) -> tuple[Plan, list[ledger.Entry]]:
-    """Return the plan as far as the model was trained by it, and the entries of the ledger.
+def from_ledger(plan: Plan, folder: RunFolder) -> tuple[Plan, list[ledger.Entry], Process | None]:
+    """Return the plan as far as the model was trained by it, the entries of the ledger, and their releases.
+
+    The releases have the observed distances if an accountant of the recipe needs them; None without privacy.
 
     Raises:
         UsageError: they are not exactly those that preceded the model, or those of the run are not of the plan.
@@ -45,37 +47,31 @@ def entries_of_plan(plan: Plan, folder: RunFolder) -> tuple[Plan, list[ledger.En
         )
     if "ended" in stored:
         plan = plan.ended(stored["step"], scheduled=stored["ended"])
-    if plan.step is not None:
-        last = [entry for entry in entries if entry.run == folder.run]
-        release, count = ledger.describe(plan.step), plan.releases(plan.steps)
-        if len(last) != count or any(entry.release != release for entry in last):
-            raise UsageError(
-                f"{folder.ledger_path}: run {folder.run} has {len(last)} steps, and {count} of {release} were planned: "
-                f"the ledger was changed, and no statement can be made on this run. Restore the ledger, or begin again "
-                f"with --fresh"
-            )
-    return plan, entries
-
-
-def process_from_ledger(plan: Plan, folder: RunFolder, entries: list[ledger.Entry]) -> Process:
-    """Return the releases in the ledger, with the observed distances if an accountant of the recipe needs them."""
+    if plan.private is None or plan.step is None:
+        return plan, entries, None
+    last = [entry for entry in entries if entry.run == folder.run]
+    release, count = ledger.describe(plan.step), plan.releases(plan.steps)
+    if len(last) != count or any(entry.release != release for entry in last):
+        raise UsageError(
+            f"{folder.ledger_path}: run {folder.run} has {len(last)} steps, and {count} of {release} were planned: "
+            f"the ledger was changed, and no statement can be made on this run. Restore the ledger, or begin again "
+            f"with --fresh"
+        )
     process = plan.under_neighbours(ledger.process(entries, plan.adjacency).steps)
     names = {name.partition(":")[0] for name in plan.train.accountants}
     if not names & {"bdp", "wdp"} or len(process.steps) != 1 or len({entry.run for entry in entries}) > 1:
-        return process  # steps of a run before this one, or of two kinds, were not observed
+        return plan, entries, process  # steps of a run before this one, or of two kinds, were not observed
     from wpriv.training.engine.saved_weights import load_diagnostics
 
-    private = plan.private
-    assert private is not None
-    stored = load_diagnostics(folder.path, checkpoint.load(folder.model_path))
-    observed = of_distances(
-        stored["distances"].double().numpy(),
-        unit=private.bound,
-        coordinates=int(stored["coordinates"]),
+    observed = load_diagnostics(folder.path, checkpoint.load(folder.model_path))
+    distances = of_distances(
+        observed["distances"].double().numpy(),
+        unit=plan.private.bound,
+        coordinates=int(observed["coordinates"]),
         origin="observed in this run",
-        records=private.pairs,
+        records=plan.private.pairs,
     )
-    return process.with_steps((replace(process.steps[0], observed=observed),))
+    return plan, entries, process.with_steps((replace(process.steps[0], observed=distances),))
 
 
 def conclude(
@@ -85,8 +81,7 @@ def conclude(
     from wpriv.training.engine.saved_weights import load_diagnostics
 
     path = folder.path
-    job, entries = entries_of_plan(planned, folder)
-    process = None if job.private is None else process_from_ledger(job, folder, entries)
+    job, entries, process = from_ledger(planned, folder)
     rows, refused = ([], []) if process is None else plan.guarantees(job, process)
     stored = checkpoint.load(path / storage.MODEL)
     method = stored["clipping"]
@@ -105,9 +100,9 @@ def conclude(
     tested["earlier_looks"] = early_stop.earlier_looks(ledger.entries(path / storage.LOOKS), folder.run)
     statement = training_statement.statement(job, process, rows, refused, tested, reports)
     warnings = statement.get("warnings", [])
-    if process is not None and job.private is not None and job.private.delta is not None:
-        adaptive, more = _adaptive_figures(process, entries, rows, job.private.eps, job.private.delta)
-        earlier, others = _earlier_runs(process, entries, path, job.private.delta, elsewhere)
+    if process is not None and job.private is not None:
+        adaptive, more = _adaptive_figures(process, entries, rows, job.private.eps, job.delta)
+        earlier, others = _earlier_runs(process, entries, path, job.delta, elsewhere)
         statement |= adaptive | earlier
         if cut := ledger.cut_passes(entries):
             statement["cut_passes"] = [each.as_dict() for each in cut]
@@ -193,12 +188,9 @@ def _read_statement(path: Path) -> tuple[Json, str]:
     file = path / storage.STATEMENT
     advice = f"Delete {file} and give the same command again: it is written again from the model and the ledger"
     try:
-        statement: Any = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        statement = None
-    if not isinstance(statement, dict):
-        raise UsageError(f"{file} cannot be read. {advice}")
-    return statement, advice
+        return model.json_object(file), advice
+    except WprivError:
+        raise UsageError(f"{file} cannot be read. {advice}") from None
 
 
 def stated_noise(path: Path) -> float | None:
@@ -216,10 +208,10 @@ def load_statement(path: Path, process: Process | None, entries: list[ledger.Ent
     statement, advice = _read_statement(path)
     file, is_unchanged = path / storage.STATEMENT, False
     if "model" in statement:  # earlier versions wrote no model.safetensors
-        model = model_check.check(path)
-        if model.verdict == model_check.DIFFERS:
-            raise UsageError(f"{path}: {model.words}. {advice}")
-        is_unchanged = model.verdict == model_check.FITS
+        weights = model_check.check(path)
+        if weights.verdict == model_check.DIFFERS:
+            raise UsageError(f"{path}: {weights.words}. {advice}")
+        is_unchanged = weights.verdict == model_check.FITS
     if process is None:
         return statement, is_unchanged
     expected = {
@@ -229,7 +221,7 @@ def load_statement(path: Path, process: Process | None, entries: list[ledger.Ent
     }
     runs = statement.get("earlier_runs")
     stated = runs if isinstance(runs, list) else []
-    earlier = storage.as_stored([run.as_dict() for run in earlier_runs.earlier(path)])
+    earlier = storage.as_stored([run.as_dict() for run in all_trainings.earlier(path)])
     if any(run not in stated for run in earlier) or any(statement.get(key) != expected[key] for key in expected):
         raise UsageError(f"{file} does not match the ledger and the earlier runs in its folder. {advice}")
     return statement, is_unchanged
@@ -264,13 +256,13 @@ def _earlier_runs(
     process: Process, entries: list[ledger.Entry], path: Path, delta: float, elsewhere: Sequence[Path]
 ) -> tuple[Json, list[str]]:
     """The statement's position in the ledger and the earlier runs that are not part of it, and warnings."""
-    runs, others = earlier_runs.earlier(path), earlier_runs.elsewhere(path, elsewhere)
+    runs, others = all_trainings.earlier(path), all_trainings.elsewhere(path, elsewhere)
     streams = {entry.stream for entry in entries}
-    warnings = [
-        earlier_runs.warning(some, process, delta, streams, what)
-        for some, what in ((runs, earlier_runs.IN_FOLDER), ([*runs, *others], earlier_runs.OF_PROGRAM))
-        if some and (others or what == earlier_runs.IN_FOLDER)
-    ]
+    warnings = []
+    if runs:
+        warnings.append(all_trainings.warning(runs, process, delta, streams, all_trainings.IN_FOLDER))
+    if others:
+        warnings.append(all_trainings.warning([*runs, *others], process, delta, streams, all_trainings.OF_PROGRAM))
     return {
         "ledger": ledger.position(entries).as_dict(),
         "earlier_runs": [run.as_dict() for run in (*runs, *others)],

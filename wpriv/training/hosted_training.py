@@ -21,7 +21,7 @@ from wpriv.config import document
 from wpriv.config.recipe import check
 from wpriv.errors import Unsupported, UsageError
 from wpriv.numerics.numbers import positive_number
-from wpriv.training import metric_logs, own_training, training_run
+from wpriv.training import own_training, training_run
 from wpriv.training.data import Data
 from wpriv.training.own_training import OwnTraining
 from wpriv.training.trained import Trained
@@ -368,7 +368,7 @@ class HostedRun:
             raise UsageError(f"{out} holds files already, and this training begins anew; name another `out`")
         device = next(training.model.parameters()).device.type
         self.training, self._stack = training, contextlib.ExitStack()
-        self._run = training_run.own_run(training, out, device, None, lambda: None, metric_logs.NOWHERE)
+        self._run = training_run.own_run(training, out, device)
         # what the last step left in the gradients, and what the optimizer then made of the network
         self._gradients: list[tuple[int, int]] | None = None
         self._stamps: list[tuple[object, ...]] | None = None

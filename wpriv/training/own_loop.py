@@ -60,7 +60,7 @@ def training_loop(
     objects = {"test": test, "loss": loss, "classes": classes, "tokens": tokens, "features": features}
     objects |= {"person": person, "max_per_person": max_per_person}
     training = own_training.own_training(model, data, **objects, **options)
-    run = training_run.own_run(training, out, device, None, _never, logs)
+    run = training_run.own_run(training, out, device, logs=logs)
     return Loop(run, {"resume": resume, "fork": fork, "fresh": fresh})
 
 
@@ -68,10 +68,6 @@ NOT_TRAINED_ON = (
     "the batch of this round was drawn and not trained on: call `run.step()` in every round of the loop. Whether a "
     "step is left out could depend on its records"
 )
-
-
-def _never() -> None:
-    """No reason to stop: the caller's loop handles signals."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -105,17 +105,8 @@ def own_training(
 ) -> OwnTraining:
     """Describe a training of a network on records as a recipe.
 
-    Args:
-        model: any ``torch.nn.Module``, which treats each record by itself.
-        data: (x, y), or a torch Dataset or DataLoader of such pairs. test: the same for testing; a fifth of ``data``
-            where left out.
-        loss: (outputs [B, ...], targets [B, ...]) -> losses [B], a loss of torch.nn, or the name of one; cross-entropy
-            by default.
-        classes: the label of each output, in their order.
-        tokens: the size of the vocabulary where records are tokens, [N, T] whole numbers below it.
-        features: fixed features of images that the network takes in their place, as under ``options`` of a recipe.
-        person, max_per_person: whose each record is, and the most records that are kept of a person.
-        options: further keywords of ``wpriv.train``, see ``options_of``.
+    The arguments are those of ``wpriv.train`` for a network; ``options`` are the ones that are no objects.
+
     Raises:
         UsageError: the objects do not fit together, or the options are faulty.
         MissingResource: the records are no arrays of numbers.

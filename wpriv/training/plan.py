@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 
 from wpriv import strategies
@@ -93,8 +93,7 @@ class Plan:
         batch: the expected number of records in a step. steps: number of steps.
         sampling: how records are drawn, as run and as accounted. release: what a step releases, None without privacy.
         multiplier: standard deviation of the noise over the sensitivity of the sum.
-        before: the releases of earlier runs. stopped: there are fewer steps than the recipe's, so that eps is kept.
-        notes: how the recipe was read.
+        before: the releases of earlier runs. notes: how the recipe was read.
         planned: the steps that were planned, where the training was ended before them; else 0. scheduled: the step of
             that end was fixed in advance; else it may depend on what earlier steps released.
     """
@@ -107,11 +106,9 @@ class Plan:
     release: ReleaseSpec | None
     multiplier: float
     before: tuple[Step, ...] = ()
-    stopped: bool = False
     notes: tuple[str, ...] = ()
     planned: int = 0
     scheduled: bool = True
-    _eps: dict[int, float | None] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def train(self) -> Train:
@@ -128,6 +125,13 @@ class Plan:
     @property
     def private(self) -> Privacy | None:
         return self.train.privacy
+
+    @property
+    def delta(self) -> float:
+        """The delta of the guarantee, which every recipe with privacy has."""
+        assert self.private is not None
+        assert self.private.delta is not None
+        return self.private.delta
 
     @cached_property
     def step(self) -> Step | None:
@@ -181,23 +185,21 @@ class Plan:
     def eps(self, steps: int | None = None) -> float | None:
         """Return eps at the recipe's delta after so many steps, rounded up; None without privacy or a finite eps."""
         steps = self.steps if steps is None else steps
-        if self.private is None or self.private.delta is None:
+        if self.private is None:
             return None
         if steps == 0 and not self.before:
             return 0.0
-        if steps not in self._eps:
-            process = self.process(steps)
-            try:
-                tol = evaluate.answer_tol(process)
-                tol = tol if steps == self.steps else max(tol, EPOCH_TOL)
-                self._eps[steps] = guarantee(process, ACCOUNTANT, tol, self.private.delta).epsilon.safe
-            except Unsupported:
-                self._eps[steps] = None
-        return self._eps[steps]
+        process = self.process(steps)
+        try:
+            tol = evaluate.answer_tol(process)
+            tol = tol if steps == self.steps else max(tol, EPOCH_TOL)
+            return guarantee(process, ACCOUNTANT, tol, self.delta).epsilon.safe
+        except Unsupported:
+            return None
 
     def ended(self, steps: int, *, scheduled: bool) -> Plan:
         """Return the plan of a training that was ended after so many of its steps."""
-        return replace(self, steps=steps, planned=self.steps, scheduled=scheduled, _eps={})
+        return replace(self, steps=steps, planned=self.steps, scheduled=scheduled)
 
     @cached_property
     def looks(self) -> Looks | None:
@@ -215,15 +217,14 @@ class Plan:
         looks = Looks(rule, every, most)
         if rule.records != "private" or private is None:
             return looks
-        target, delta = rule.eps or private.eps, private.delta
+        target = rule.eps or private.eps
         assert target is not None
-        assert delta is not None
 
         def at(sigma: float) -> Looks:
-            return replace(looks, sigma=sigma, adjacency=self.adjacency, delta=delta)
+            return replace(looks, sigma=sigma, adjacency=self.adjacency, delta=self.delta)
 
         tol = evaluate.answer_tol(at(1.0).process())
-        return at(least_noise(lambda sigma: at(sigma).process(), ACCOUNTANT, target, delta, tol).value)
+        return at(least_noise(lambda sigma: at(sigma).process(), ACCOUNTANT, target, self.delta, tol).value)
 
     @property
     def end(self) -> tuple[str, ...]:
@@ -301,18 +302,14 @@ def guarantees(plan: Plan, process: Process) -> tuple[list[Guarantee], list[eval
     Of a training that was ended by what it released, no number holds but that of all planned steps: its end is a
     function of the releases of all of them, and so post-processing.
     """
-    private = plan.private
-    assert private is not None
     if not plan.scheduled:
         process = plan.process(plan.planned)
-    rows, refused = [], []
-    for name in plan.train.accountants:
-        try:
-            row = guarantee(process, name, evaluate.answer_tol(process), private.delta)
-            rows.append(replace(row, accountant=name))  # with its options, which distinguish its answers
-        except Unsupported as error:
-            refused.append(evaluate.Refusal(name, str(error)))
-    return rows, refused
+
+    def answer(name: str) -> Guarantee:
+        row = guarantee(process, name, evaluate.answer_tol(process), plan.delta)
+        return replace(row, accountant=name)  # with its options, which distinguish its answers
+
+    return evaluate.answers(plan.train.accountants, answer)
 
 
 def _check_earlier(recipe: Recipe, task: str, release: ReleaseSpec, before: Process) -> None:
@@ -367,12 +364,15 @@ def _with_noise(plan: Plan, private: Privacy) -> Plan:
     """The plan with the noise of the recipe, or with the least noise that keeps its target."""
     if private.sigma is not None:
         return replace(plan, multiplier=private.sigma / 2 if private.clip == "batch-mean" else private.sigma)
-    eps, delta = private.eps, private.delta
+    eps = private.eps
     assert eps is not None
-    assert delta is not None
     accountant = private.accountant or ACCOUNTANT
-    tol = evaluate.answer_tol(_process(plan, 1.0, plan.steps))
-    answer = least_noise(lambda sigma: _process(plan, sigma, plan.steps), accountant, eps, delta, tol)
+
+    def at(sigma: float) -> Process:
+        return replace(plan, multiplier=sigma).process()
+
+    tol = evaluate.answer_tol(at(1.0))
+    answer = least_noise(at, accountant, eps, plan.delta, tol)
     reached = text(answer.row.epsilon.safe, up=True, limit=eps)
     near = f"within {answer.within:.2g} (relative) of " if (answer.within or 0.0) > NEAR_LEAST else ""
     least = f"sigma = {echo(answer.value)} is {near}the least that keeps eps = {reached} <= {echo(eps)}"
@@ -380,7 +380,7 @@ def _with_noise(plan: Plan, private: Privacy) -> Plan:
     joint = ", as if it and the runs before it had been planned together" if plan.before else ""
     note = f"{least} {times}{joint}, by {accountant} ({answer.row.claim})"
     if plan.before:
-        spent = evaluate.ask(evaluate.curve(plan.under_neighbours(plan.before), accountant, tol), delta=delta)
+        spent = evaluate.ask(evaluate.curve(plan.under_neighbours(plan.before), accountant, tol), delta=plan.delta)
         alone = text(spent.epsilon.safe, up=True)
         note += f"; the runs before it cost eps = {alone} alone, so that a larger privacy.eps needs less noise"
     return replace(plan, multiplier=answer.value, notes=(*plan.notes, note, *answer.warnings()))
@@ -388,30 +388,24 @@ def _with_noise(plan: Plan, private: Privacy) -> Plan:
 
 def _truncate(plan: Plan, private: Privacy) -> Plan:
     """The plan with fewer steps if noise and target are both given and all steps would cost more than the target."""
-    target, delta = private.eps, private.delta
+    target = private.eps
     if private.sigma is None or target is None:
         return plan
-    assert delta is not None
     eps = plan.eps()
     if eps is not None and eps <= target:
         return plan
     # the statement evaluates at this width, and must not exceed the target where a narrower bracket would not
-    tol = evaluate.answer_tol(_process(plan, plan.multiplier, plan.steps))
+    tol = evaluate.answer_tol(plan.process())
     unit = plan.sampling.pass_steps
     parameter = Unknown("n", -1, unit, plan.steps, whole=True, unit=unit)
-    answer = solve_for(
-        parameter, lambda n: _process(plan, plan.multiplier, int(n)), ACCOUNTANT, Target(target, delta), tol, finest=tol
-    )
+    limit = Target(target, plan.delta)
+    answer = solve_for(parameter, lambda n: plan.process(int(n)), ACCOUNTANT, limit, tol, finest=tol)
     steps, reached = int(answer.value), text(answer.row.epsilon.safe, up=True, limit=target)
     note = (
         f"stops after {steps} of {plan.steps} steps, where eps = {reached}: "
         f"{'one more' if unit == 1 else 'another pass'} would exceed {echo(target)}"
     )
-    return replace(plan, steps=steps, stopped=True, notes=(*plan.notes, note, *answer.warnings()), _eps={})
-
-
-def _process(plan: Plan, multiplier: float, steps: int) -> Process:
-    return replace(plan, multiplier=multiplier, _eps={}).process(steps)
+    return replace(plan, steps=steps, notes=(*plan.notes, note, *answer.warnings()))
 
 
 # The duration of a recipe: as it states, or estimated from the operations of its model.
@@ -454,16 +448,11 @@ def short_duration(time: Time | None) -> str:
     return f"{about}{duration(time.seconds)}{where}"
 
 
-def duration_of_plan(plan: Plan) -> Duration | None:
-    """Return the duration of one training as stated, or estimated if keys were changed; None if unknown."""
-    stated, cost = stated_duration(plan.recipe, 1.0), plan.cost
-    if stated is not None and not (stated.as_shipped and cost is not None):
-        return stated
-    return None if cost is None else Duration(float(f"{cost.seconds:.2g}"), "cpu", "estimated")
+def duration_of_plans(recipe: Recipe, plans: list[Plan], cells: int = 1) -> Duration | None:
+    """Return the duration of some of a recipe's ``cells`` trainings as stated, or estimated if keys were changed.
 
-
-def duration_of_sweep(recipe: Recipe, plans: list[Plan], cells: int) -> Duration | None:
-    """Return the duration of some of the trainings of a sweep; None if it is unknown."""
+    None if it is unknown.
+    """
     stated = stated_duration(recipe, len(plans) / cells)
     if stated is not None and not stated.as_shipped:
         return stated

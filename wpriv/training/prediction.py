@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -171,9 +170,10 @@ class Predictor:
 
         from wpriv.training.clipping.record_loss import logits_of
         from wpriv.training.clipping.record_trees import called, joined, mapped, records_of
+        from wpriv.training.engine.job import evaluating
 
         network, inputs = self.network, self._inputs(x)
-        with _evaluating(network), torch.no_grad():
+        with evaluating(network), torch.no_grad():
             parts = [
                 records_of(logits_of(called(network, inputs[k : k + CHUNK])), "outputs")
                 for k in range(0, len(inputs), CHUNK)
@@ -227,15 +227,3 @@ def _length(x: object) -> int:
     if not count:
         raise UsageError("predictions are of one record or more; found none")
     return count
-
-
-@contextlib.contextmanager
-def _evaluating(network: nn.Module) -> Iterator[None]:
-    """Keep a network in evaluation mode within the block, and then each layer in the mode that it had."""
-    modes = [(layer, layer.training) for layer in network.modules()]
-    network.eval()
-    try:
-        yield
-    finally:
-        for layer, training in modes:
-            layer.training = training

@@ -20,12 +20,11 @@ from wpriv.files.durable_writes import LOCK, locked
 from wpriv.files.shown import Shown
 from wpriv.results import expectations, model, plot, storage
 from wpriv.results.expectations import RUN, Verdict, means
-from wpriv.results.model import Json, OfTrainings, Row
+from wpriv.results.model import Json, OfTrainings, Row, Together
 from wpriv.training import all_trainings, cluster, run_folder, tasks, training_grid, training_run
-from wpriv.training.all_trainings import Together
 from wpriv.training.plan import Plan
 from wpriv.training.progress import Say
-from wpriv.training.reports import render
+from wpriv.training.reports import render, words
 from wpriv.training.trained import Trained, load_finished
 from wpriv.training.training_grid import Cell, Grid, Labels, Setting, cells, with_first_weights
 
@@ -89,7 +88,7 @@ class SweepResult(Shown):
 
     def sentence(self) -> str:
         done = f"{self.recipe.name}: {self.finished} of {self.cells} trainings are done"
-        return f"{done}; {self.together}" if self.together.trainings else done
+        return f"{done}; {words.all_trainings(self.together)}" if self.together.trainings else done
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -214,7 +213,7 @@ def _merged(recipe: Recipe, grid: Grid, trained: dict[str, Trained]) -> SweepRes
     others = sorted(folders - {cell.name for cell in grid.cells})
     statement = _statement(recipe, finished, total, together, provenance, others)
     stated = model.checked(OfTrainings, statement, storage.STATEMENT, model.TRAIN_AGAIN)
-    markdown = render.filled("trainings.md.j2", statement=stated, sentence=str(together))
+    markdown = render.filled("trainings.md.j2", statement=stated, sentence=words.all_trainings(together))
     durable_writes.replace(out / storage.STATEMENT_TEXT, markdown)
     storage.write_json(out / storage.STATEMENT, statement)
     rows, runs = _tables(recipe, finished, statement)
@@ -299,9 +298,9 @@ def _write_figures(recipe: Recipe, finished: Sequence[Finished], out: Path) -> N
     rows: list[Row] = []
     first: dict[tuple[str, ...], Finished] = {}
     for run in finished:
-        words = plot.setting_words(run.labels)
-        first.setdefault(tuple(words), run)
-        *panel, case = words or [""]
+        setting = plot.setting_words(run.labels)
+        first.setdefault(tuple(setting), run)
+        *panel, case = setting or [""]
         place: Row = {"panel": ", ".join(panel), "case": case} if case else {}
         place |= {RUN: run.labels[RUN]} if RUN in run.labels else {}
         rows += [{**place, **row} for row in storage.table(run.trained.out / storage.METRICS)]

@@ -228,8 +228,7 @@ def load(path: str | Path) -> Trained:
 def load_finished(planned: Plan, folder: RunFolder) -> Trained:
     """Return the training whose results a folder holds."""
     metrics = _metrics(folder.path)
-    job, entries = finalize.entries_of_plan(planned, folder)
-    process = None if job.private is None else finalize.process_from_ledger(job, folder, entries)
+    job, entries, process = finalize.from_ledger(planned, folder)
     statement, is_whole = finalize.load_statement(folder.path, process, entries)
     rows, refused = ([], []) if process is None else _answers(job, process, statement if is_whole else {})
     names = (*storage.of_training(job.train.task, averaged=True, adapted=True), storage.LOOKS)

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from wpriv.accounting import load_recipe
 from wpriv.config import document, resolve
-from wpriv.config.grid_schema import Axis
 from wpriv.config.recipe import Recipe, check, plain_path
+from wpriv.config.train_parts import Axis
 from wpriv.errors import Interrupted, MissingResource, UsageError, WprivError
 from wpriv.results.expectations import RUN
-from wpriv.training import payment, plan, progress, run_folder, train_data, training_run
+from wpriv.training import plan, progress, run_folder, train_data, training_run
 from wpriv.training.data import Data
 from wpriv.training.plan import Plan
 from wpriv.training.progress import Say, Stop
@@ -253,7 +253,7 @@ class Grid:
             return
         rows = [self.planned(cell) for cell in self.cells]
         plans = [each for each, folder in rows if not (folder.done or folder.resume or folder.weights)]
-        payment.require_room(self.ledger, plans)
+        training_run.require_room(self.ledger, plans)
 
 
 def _train_alone(grid: Grid, cell: Cell) -> None:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wpriv.config.recipe import Recipe
-from wpriv.errors import Interrupted, UsageError, require
+from wpriv.core.process import Process
+from wpriv.errors import CheckFailed, Interrupted, UsageError, WprivError, require
 from wpriv.files.durable_writes import LOCK, locked
-from wpriv.results import expectations, storage
+from wpriv.results import expectations, model, storage
 from wpriv.results.model import Json
-from wpriv.training import finalize, metric_logs, own_training, payment, plan, progress, run_folder, train_data
+from wpriv.training import finalize, metric_logs, own_training, plan, progress, run_folder, train_data
 from wpriv.training.data import Data
 from wpriv.training.metric_logs import Logs
 from wpriv.training.own_training import OwnTraining
-from wpriv.training.payment import Payment
 from wpriv.training.plan import Plan
 from wpriv.training.prediction import SUPERVISED, Predictor
 from wpriv.training.progress import Stop, is_main, together
@@ -31,10 +32,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import nn
 
+    from wpriv.ledger.service import Ledger
     from wpriv.training.engine.job import Schedule
     from wpriv.training.engine.loop import Engine
     from wpriv.training.engine.network_guard import Origin
 
+PAID = "paid"  # the entry of provenance.json
+MOST_LETTERS = 500  # of a reason
 LOOP = (
     "note: records are clipped one after another (the method loop), which is slow: neither the rules of layers nor "
     "torch.func give each record's own gradient of this network"
@@ -195,15 +199,11 @@ class TrainingRun:
         about = provenance(recipe, data, self.device, no_classes=no_classes)
         if self.given is not None and self.say is not None and (line := train_data.class_words(about)):
             self.say(line)
-        paid = None if self.ledger is None or trained else together(lambda: self._reserve(job, folder))
-        if paid is not None:
-            about[payment.PAID] = paid.as_dict()
+        paid: Payment | None = None
+        if self.ledger is not None and not trained:
+            paid = together(partial(_reserve, self.ledger, job, folder))
+            about[PAID] = paid.as_dict()
         return Begun(job, folder, identity, about, not trained, earlier, paid)
-
-    def _reserve(self, job: Plan, folder: RunFolder) -> Payment:
-        """Reserve the releases of this run, without those of earlier runs, in the ledger."""
-        assert self.ledger is not None
-        return payment.reserve(self.ledger, payment.process_of(job), folder.path, resume=folder.resume)
 
     @contextlib.contextmanager
     def _unless_begun(self, begun: Begun) -> Iterator[None]:
@@ -338,12 +338,15 @@ def own_run(
     training: OwnTraining,
     out: str | Path | None,
     device: str,
-    say: progress.Say | None,
-    stop: Stop,
-    logs: Logs,
+    say: progress.Say | None = None,
+    stop: Stop = lambda: None,
+    logs: Logs = metric_logs.NOWHERE,
     ledger: str | None = None,
 ) -> TrainingRun:
-    """Return the run of a network of the calling program, in a new folder unless one is named."""
+    """Return the run of a network of the calling program, in a new folder unless one is named.
+
+    By default nothing stops it: the loop of the caller handles signals.
+    """
     folder = own_training.free_folder(training.recipe.name) if out is None else Path(out)
     return TrainingRun(training.recipe, folder, training.data, device, say, stop, time.time(), training, logs, ledger)
 
@@ -379,3 +382,107 @@ def _is_trained(folder: RunFolder, identity: str) -> bool:
         f"statement is missing. Continue from these weights at the cost of both runs with `fork=True`, or begin again "
         f"with `fresh=True`"
     )
+
+
+# The payment of a run from the ledger of an organisation.
+
+
+@dataclass(frozen=True)
+class Payment:
+    """A charge of a ledger: reserved before a run, begun before its first step, and ended with it.
+
+    Args:
+        url: of the ledger; shown: without its password. release: its number there. digest: of its entry.
+        nonce: of this run, which alone may begin. begun: whether an earlier part of the same run has begun it.
+    """
+
+    url: str
+    shown: str
+    release: str
+    digest: str
+    nonce: str
+    begun: bool = False
+
+    def as_dict(self) -> Json:
+        """The entry of ``provenance.json``, from which a resumed run knows that it is paid."""
+        return {"ledger": self.shown, "release": self.release, "digest": self.digest, "nonce": self.nonce}
+
+    def begin(self) -> None:
+        """Make the charge final; records may be read from now on."""
+        if not self.begun:
+            with _open_ledger(self.url) as ledger:
+                ledger.begin(self.release, self.nonce)
+
+    def cancel(self) -> None:
+        """Return the charge of a run that never began."""
+        if not self.begun:
+            with _open_ledger(self.url) as ledger:
+                ledger.cancel(self.release)
+
+    def done(self) -> None:
+        """Note that the results are there."""
+        with _open_ledger(self.url) as ledger:
+            ledger.done(self.release)
+
+
+def _open_ledger(url: str) -> Ledger:
+    """The ledger at a URL; SQLAlchemy is loaded here alone."""
+    require("sqlalchemy", "a ledger")
+    from wpriv.ledger.service import Ledger
+
+    return Ledger(url)
+
+
+def _reserve(url: str, job: Plan, folder: RunFolder) -> Payment:
+    """Reserve the releases of a run, without those of earlier ones; one that is resumed finds its charge.
+
+    Raises:
+        Refused: they do not fit. UsageError: they are for other neighbours than the ledger, or the run that is resumed
+            was paid from another ledger. CheckFailed: it is not in this ledger any more.
+    """
+    process, path = _process_of(job), folder.path
+    earlier = _earlier_payment(path) if folder.resume else None
+    with _open_ledger(url) as ledger:
+        shown = ledger.store.url
+        if earlier is not None:
+            if earlier["ledger"] != shown:
+                raise UsageError(f"{path} was paid from the ledger {earlier['ledger']}; found {shown}. Name that one")
+            state = ledger.state(earlier["release"])
+            if (state.digest, state.state) != (earlier["digest"], "begun"):
+                raise CheckFailed(
+                    f"release {earlier['release']} of {shown} is not the one that paid for {path}, or has ended: the "
+                    f"ledger was restored or written anew. Begin again with `fresh=True`, at the cost of both"
+                )
+            return Payment(url, shown, state.release, state.digest, earlier["nonce"], begun=True)
+        place = str(path.resolve()).encode("utf-8", "replace").decode()
+        receipt = ledger.reserve(process, reason=f"training in {place}"[:MOST_LETTERS])
+        return Payment(url, shown, receipt.release, receipt.digest, secrets.token_hex(16))
+
+
+def require_room(url: str, plans: Sequence[Plan]) -> None:
+    """Check that trainings which are about to begin fit together; nothing is spent.
+
+    Raises:
+        Refused: they do not. UsageError: one has no privacy.
+    """
+    processes = [_process_of(each) for each in plans]
+    if processes:
+        whole = processes[0].with_steps(tuple(step for each in processes for step in each.steps))
+        with _open_ledger(url) as ledger:
+            ledger.spend(whole, dry_run=True)
+
+
+def _process_of(job: Plan) -> Process:
+    """The releases of a run that are to be paid for, without those of earlier runs."""
+    if job.step is None:
+        raise UsageError("`ledger` pays for private trainings, and this one has no privacy. Leave it out")
+    return replace(job, before=()).process()
+
+
+def _earlier_payment(folder: Path) -> dict[str, Any] | None:
+    """The payment that the provenance of an unfinished run names."""
+    try:
+        paid = model.json_object(folder / storage.PROVENANCE).get(PAID)
+    except WprivError:
+        return None
+    return paid if isinstance(paid, dict) and {"ledger", "release", "digest", "nonce"} <= paid.keys() else None

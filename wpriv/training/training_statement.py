@@ -7,7 +7,7 @@ from pathlib import Path
 from wpriv.accounting import adaptive_history, evaluate
 from wpriv.accounting.evaluate import Refusal
 from wpriv.accounting.plausibility import weak_figures, weak_guarantee
-from wpriv.config.technique_schema import STABILITY
+from wpriv.config.train_parts import STABILITY
 from wpriv.config.train_schema import Privacy, Train
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.kinds import Adjacency
@@ -16,7 +16,7 @@ from wpriv.numerics.numbers import text
 from wpriv.results import model, storage
 from wpriv.results.model import Json, Reports, Statement
 from wpriv.training import tasks, train_data
-from wpriv.training.engine.release_spec import default_count_noise, gradient_multiplier
+from wpriv.training.engine.release_spec import ReleaseSpec, default_count_noise, gradient_multiplier
 from wpriv.training.plan import Plan
 from wpriv.training.reports import publication, render, words
 
@@ -65,7 +65,6 @@ def statement(
     looks = [] if plan.looks is None else plan.looks.in_words(about.get("earlier_looks", ()))
     remarks = [*plan.end, *looks, *task.remarks(train, plan.sizes), *about.get("remarks", ())]
     groups = {name: size for name, size in plan.sizes.items() if name != "records"}
-    on_reports = reports is not None and private is None
     observed = process is not None and any(step.observed for step in process.steps)
     if private is not None and process is not None:
         guarantee = _guaranteed(plan, process, rows, refused, about, observed=observed)
@@ -82,17 +81,9 @@ def statement(
         "task": train.task,
         "private": private is not None,
         "publish": publication.of_training(
-            train.task,
-            private=private is not None,
-            reports=on_reports,
-            seed=reports["seed"] if reports is not None and on_reports else train.seed,
-            broken=private is not None and private.clip == "batch-mean",
-            averaged=train.average is not None,
-            adapted=train.lora is not None,
-            on_test_records=task.trains_on_test_records(train)
-            or (train.early_stop is not None and train.early_stop.records is None),
-            observed=private is not None and observed,
-            leaks=reports is not None and on_reports and reports["guarantees"][0]["claim"] == "as-published",
+            train,
+            reports if private is None else None,
+            observed=observed,
             looks=plan.looks is not None and plan.looks.step is not None,
         ),
         "remarks": remarks,
@@ -138,8 +129,6 @@ def _guaranteed(
     release, private = plan.release, plan.private
     assert release is not None
     assert private is not None
-    assert private.delta is not None
-    rule = _clipping(plan)
     lists = render.sections(
         "training_lists.txt.j2",
         train=plan.train,
@@ -166,22 +155,12 @@ def _guaranteed(
             **({"pass_steps": plan.sampling.pass_steps} if plan.sampling.kind == "allocation" else {}),
             "implemented": release.drawn or DRAWN[plan.sampling.kind],
         },
-        "noise": {
-            "multiplier": plan.multiplier,
-            "clip": release.clip,
-            "clipped": release.clipped,
-            **({"clipped_by": about["clipping"]} if "clipping" in about else {}),
-            "sensitivity": release.sensitivity,
-            **rule,
-            **_deviation(private, rule.get("gradient_multiplier", plan.multiplier) * release.sensitivity),
-            **_correlation(plan),
-            "of": release.of,
-        },
+        "noise": _noise(plan, release, private, about),
         "steps": sum(step.n for step in process.steps),
         **{"process": process.describe(), "premises": [premise.sentence for premise in process.premises()]},
         "guarantees": [row.as_dict() for row in rows if evaluate.no_guarantee(row) is None],
         "for_comparison": [row.as_dict() for row in rows if evaluate.no_guarantee(row) is not None],
-        "delta": words.share(private.delta, plan.records).model_dump(),
+        "delta": words.share(plan.delta, plan.records).model_dump(),
         "refused": [{"accountant": refusal.accountant, "reason": refusal.reason} for refusal in refused],
         **{key: lists[key] for key in ("covered", "not_covered", "not_assessed")},
         "warnings": list(dict.fromkeys([*_warnings(plan, rows), *(line for row in rows for line in row.warnings)])),
@@ -190,14 +169,12 @@ def _guaranteed(
 
 def warnings_of_plan(plan: Plan) -> list[str]:
     """Return the warnings that are known before a training with privacy starts, the most serious first."""
-    warnings = []
-    if plan.private is not None and plan.private.clip == "batch-mean":
-        warnings.append(PUBLISHED.format(sigma=plan.multiplier * 2, multiplier=plan.multiplier))
-    if plan.private is not None and plan.train.seed is not None:
-        warnings.append(words.FIXED_SEED)
-    if plan.private is not None:
-        warnings += weak_figures(plan.eps() or 0.0, plan.private.delta or 0.0, plan.records)
-    return warnings
+    if plan.private is None:
+        return []
+    broken = plan.private.clip == "batch-mean"
+    warnings = [PUBLISHED.format(sigma=plan.multiplier * 2, multiplier=plan.multiplier)] if broken else []
+    warnings += [words.FIXED_SEED] if plan.train.seed is not None else []
+    return warnings + weak_figures(plan.eps() or 0.0, plan.delta, plan.records)
 
 
 def _warnings(plan: Plan, rows: list[Guarantee]) -> list[str]:
@@ -236,24 +213,28 @@ def _first_file(train: Train) -> str:
     return "" if train.init is None else " ".join(Path(train.init.file).name.split("\n"))
 
 
-def _deviation(private: Privacy, planned: float) -> dict[str, object]:
-    """The form and the standard deviation of the noise, and the largest one if it depends on the model."""
-    largest = {"standard_deviation_at_most": planned * (1 + MOST_ADDED)} if private.exact else {}
-    return {"form": "exact" if private.exact else "rounded", "standard_deviation": planned, **largest}
+def _noise(plan: Plan, release: ReleaseSpec, private: Privacy, about: Json) -> Json:
+    """The noise of a step and the bound on what is summed; the largest deviation too if it depends on the model."""
+    rule = _clipping(plan, private)
+    deviation = rule.get("gradient_multiplier", plan.multiplier) * release.sensitivity
+    noise = {
+        "multiplier": plan.multiplier,
+        "clip": release.clip,
+        "clipped": release.clipped,
+        **({"clipped_by": about["clipping"]} if "clipping" in about else {}),
+        "sensitivity": release.sensitivity,
+        **rule,
+        "form": "exact" if private.exact else "rounded",
+        "standard_deviation": deviation,
+        **({"standard_deviation_at_most": deviation * (1 + MOST_ADDED)} if private.exact else {}),
+    }
+    if plan.step is not None and plan.recursion is not None:
+        noise |= {"strategy": plan.step.describe()["strategy"], "earlier": plan.recursion.words}
+    return {**noise, "of": release.of}
 
 
-def _correlation(plan: Plan) -> Json:
-    """The entries of ``noise`` on a strategy of correlated noise; {} for independent noise."""
-    if plan.step is None or plan.recursion is None:
-        return {}
-    return {"strategy": plan.step.describe()["strategy"], "earlier": plan.recursion.words}
-
-
-def _clipping(plan: Plan) -> Json:
+def _clipping(plan: Plan, private: Privacy) -> Json:
     """The entries of ``noise`` on a rule of clipping other than a fixed norm; {} for a norm."""
-    private = plan.private
-    if private is None or plan.release is None:
-        return {}
     if private.clip == "automatic":
         return {"rule": "automatic", "stability": private.stability or STABILITY}
     if private.by_group:

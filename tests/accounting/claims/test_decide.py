@@ -23,7 +23,7 @@ from wpriv.accounting.mechanisms.gauss import Gauss
 from wpriv.accounting.mechanisms.laplace import Laplace
 from wpriv.accounting.mechanisms.randomized_response import RandomizedResponse
 from wpriv.accounting.mechanisms.zcdp import Zcdp
-from wpriv.config.claim import Claim, parse_claim
+from wpriv.config.plain_words import Claim, parse_claim
 from wpriv.core.kinds import Allocation, FixedSize, Poisson, Shuffle
 from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from wpriv.config.technique_schema import Augment
+from wpriv.config.train_parts import Augment
 from wpriv.errors import UsageError
 from wpriv.training.engine.augmentation import Augmentation
 

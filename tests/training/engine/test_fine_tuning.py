@@ -15,7 +15,7 @@ from torch import nn
 import wpriv
 from tests.training.clipping.literal import require_literal
 from tests.training.engine.models import cross_entropy
-from wpriv.config.technique_schema import LowRank, Weights
+from wpriv.config.train_parts import LowRank, Weights
 from wpriv.errors import MissingResource, Unsupported, UsageError
 from wpriv.training.clipping.clip import choose, clipped_sum
 from wpriv.training.clipping.probe_model import check_modules

@@ -16,7 +16,7 @@ from torch import nn
 
 from tests.training.engine.toys import BATCH, LOSS, RECORDS, schedule
 from wpriv.accounting import ledger
-from wpriv.config.technique_schema import Adapt, Augment, Average
+from wpriv.config.train_parts import Adapt, Augment, Average
 from wpriv.config.train_schema import Optimizer, Privacy
 from wpriv.errors import Interrupted, UsageError
 from wpriv.files import checkpoint

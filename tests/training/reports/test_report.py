@@ -260,7 +260,7 @@ def test_a_comparison_is_summed_up_by_accountant_and_releases_nothing(tmp_path):
     (tmp_path / "c.yaml").write_text(COMPARISON)
     comparison = wpriv.compare(tmp_path / "c.yaml", out=tmp_path / "out")
     result = report(tmp_path / "out")
-    assert result.data["kind"] == "comparison"
+    assert (result.data["kind"], result.data["recipe"]) == ("comparison", "c")
     assert [(row["accountant"], row["rows"]) for row in result.data["accountants"]] == [("pld", 2), ("rdp", 2)]
     values = [row["epsilon"] for row in comparison.rows if row["accountant"] == "pld"]
     assert result.data["accountants"][0]["epsilon"] == pytest.approx([min(values), max(values)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -19,11 +20,12 @@ from wpriv.accounting.claims.loss_threshold import (
     trials_needed,
 )
 from wpriv.accounting.evaluate import alike, has_endless_loss, is_bound_only, is_drawn
-from wpriv.config.claim import Claim
+from wpriv.config.plain_words import Claim
 from wpriv.core.guarantee import Curve, OrderDelta
 from wpriv.core.membership import order_names
 from wpriv.core.process import Process, WeightedPairs, sandwich
 from wpriv.core.theorems import STATED
+from wpriv.core.trade_off import DeltaEnds
 from wpriv.errors import Unsupported
 from wpriv.files.shown import Shown
 from wpriv.numerics.bracket import Bracket
@@ -218,15 +220,13 @@ def refuting_test(question: Question, eps: float, allowed: float) -> dict[str, A
     return {**shown, "simulation": simulate(directions[index], eps, trials, question.seed)}
 
 
-def delta_ends(order: OrderDelta) -> Callable[[float], tuple[float, float]]:
+def delta_ends(order: OrderDelta) -> DeltaEnds:
     """Both ends of delta at an eps, each computed once, for one order of the neighbours."""
-    known: dict[float, tuple[float, float]] = {}
 
+    @functools.cache
     def ends(eps: float) -> tuple[float, float]:
-        if eps not in known:
-            bracket = order(eps)
-            known[eps] = bracket.lower or 0.0, bracket.safe
-        return known[eps]
+        bracket = order(eps)
+        return bracket.lower or 0.0, bracket.safe
 
     return ends
 

@@ -16,7 +16,7 @@ from wpriv.accounting import build_process, evaluate
 from wpriv.accounting import membership_figures as attacks
 from wpriv.accounting.membership_figures import Attacks, Known, Mu, Pair, Ran, Rho
 from wpriv.accounting.plausibility import runs_in_advance
-from wpriv.config.claim import Claim, parse_claim
+from wpriv.config.plain_words import Claim, parse_claim
 from wpriv.core.guarantee import RIGOROUS, Guarantee
 from wpriv.core.guarantee import SCHEMA as GUARANTEE
 from wpriv.core.mechanism import Mechanism

@@ -17,7 +17,7 @@ from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import LossPair, Reversed, gaussian_mu
 from wpriv.core.process import WeightedPairs, closed_form, sandwich
 from wpriv.core.subsampled_pairs import poisson_parts
-from wpriv.core.trade_off import PROFILE_ROUNDING, DeltaEnds, Line
+from wpriv.core.trade_off import PROFILE_ROUNDING, DeltaEnds, Line, outward
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.log_space import log_mixture
 
@@ -242,5 +242,4 @@ def _fpr(delta_ends: DeltaEnds, eps: float) -> tuple[float, float]:
 
 
 def _line(delta_ends: DeltaEnds, eps: float) -> Line:
-    low, high = delta_ends(eps)
-    return Line(eps, max(low, 0.0) * (1 - PROFILE_ROUNDING), min(high * (1 + PROFILE_ROUNDING), 1.0))
+    return Line(eps, *outward(delta_ends(eps)))

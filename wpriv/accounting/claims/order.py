@@ -24,7 +24,7 @@ from wpriv.core.guarantee import Curve
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.membership import exact_mu, order_names
 from wpriv.core.process import Process
-from wpriv.core.trade_off import PROFILE_ROUNDING
+from wpriv.core.trade_off import DeltaEnds, largest_excess, lines_below, outward
 from wpriv.errors import Unsupported, UsageError
 from wpriv.files.shown import Shown
 from wpriv.numerics import counted_work
@@ -45,7 +45,6 @@ FIRST_CELLS, MAX_POINTS, CROSSING_WIDTH = 16, 500, 1e-3
 # relative rounding of lines and chords, with a margin
 LINE_ROUNDING = 1e-12
 
-Ends = Callable[[float], tuple[float, float]]
 # one entry for each cell
 Mask = NDArray[np.bool_]
 
@@ -105,7 +104,7 @@ class _Points:
 
 
 def order_curves(
-    a: Ends, b: Ends, top: float, within: float, *, kinks: tuple[float, ...] = (), work: float = math.inf
+    a: DeltaEnds, b: DeltaEnds, top: float, within: float, *, kinks: tuple[float, ...] = (), work: float = math.inf
 ) -> CurveOrder:
     """Decide the order of two curves on 0 <= eps <= top.
 
@@ -121,7 +120,7 @@ def order_curves(
     def evaluate(values: list[float]) -> None:
         for eps in values:
             if eps not in known and (len(known) < FIRST_CELLS or not is_out_of_work()):
-                known[eps] = (*_outward(a(eps)), *_outward(b(eps)))
+                known[eps] = (*outward(a(eps)), *outward(b(eps)))
 
     evaluate([top * k / FIRST_CELLS for k in range(FIRST_CELLS + 1)])
     evaluate([eps for eps in kinks if 0 < eps < top])
@@ -159,40 +158,16 @@ def lies_below(eps: Array, upper: Array, other: tuple[Array, Array]) -> Mask:
     Returns:
         [k-1] booleans.
     """
-    low, high = other
     # t in units of its largest value: exponentials of differences, so that nothing overflows
     t = np.exp(eps - eps[-1])
     # the difference of two t that are nearly 1 would keep few digits, or none
     width = -t[1:] * np.expm1(-np.diff(eps))
     with np.errstate(invalid="ignore", divide="ignore"):
-        chord = (low[1:] - high[:-1]) / width
-        left_slope = np.concatenate([[-np.inf], chord[:-1]])
-        chord_right = (high[1:] - low[:-1]) / width
-        right_slope = np.concatenate([chord_right[1:], [np.inf]])
-        lines = [
-            (low[1:], low[1:]),
-            (low[:-1], low[:-1] + left_slope * width),
-            (low[1:] - right_slope * width, low[1:]),
-        ]
-        excess = [(p - upper[:-1], q - upper[1:]) for p, q in lines]
-    scale = LINE_ROUNDING * (upper[:-1] + np.abs(high[:-1]))
-    proven: Mask = (_least(excess) >= scale) | ((upper[:-1] == 0) & (upper[1:] == 0))
+        _, lines = lines_below(*other, width)
+        excess = largest_excess((upper[:-1], upper[1:]), lines, (1.0, 1.0))
+    scale = LINE_ROUNDING * (upper[:-1] + np.abs(other[1][:-1]))
+    proven: Mask = (excess <= -scale) | ((upper[:-1] == 0) & (upper[1:] == 0))
     return proven
-
-
-def _least(lines: list[tuple[Array, Array]]) -> Array:
-    """The least value over each cell of the largest of some lines, which are given by their values at both ends."""
-    finite = [np.isfinite(p) & np.isfinite(q) for p, q in lines]
-    lines = [(np.where(ok, p, -np.inf), np.where(ok, q, -np.inf)) for (p, q), ok in zip(lines, finite, strict=True)]
-    shares = [np.zeros(lines[0][0].shape), np.ones(lines[0][0].shape)]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        for k, (p, q) in enumerate(lines):
-            for r, s in lines[k + 1 :]:
-                share = (r - p) / ((q - p) - (s - r))
-                shares.append(np.where((share > 0) & (share < 1), share, 0.0))
-        each = ([np.where(np.isneginf(p), -np.inf, (1 - s) * p + s * q) for p, q in lines] for s in shares)
-        values = [np.max(heights, axis=0) for heights in each]
-    return np.asarray(np.min(values, axis=0))
 
 
 def _near(points: _Points, within: float) -> Mask:
@@ -200,11 +175,6 @@ def _near(points: _Points, within: float) -> Mask:
     factor = 1 + within
     first = lies_below(points.eps, points.a[1], (factor * points.b[0], factor * points.b[1]))
     return first & lies_below(points.eps, points.b[1], (factor * points.a[0], factor * points.a[1]))
-
-
-def _outward(ends: tuple[float, float]) -> tuple[float, float]:
-    """Both ends, moved outwards by the rounding of a profile in closed form."""
-    return max(ends[0], 0.0) * (1 - PROFILE_ROUNDING), min(ends[1] * (1 + PROFILE_ROUNDING), 1.0)
 
 
 def _points(known: dict[float, tuple[float, float, float, float]]) -> _Points:
@@ -403,7 +373,7 @@ def _top(curves: list[Curve], eps: float | None, delta: float | None) -> float:
     return max((top for top in tops if 0 < top < math.inf), default=FARTHEST)
 
 
-def _worst(orders: list[Callable[[float], tuple[float, float]]]) -> Callable[[float], tuple[float, float]]:
+def _worst(orders: list[DeltaEnds]) -> DeltaEnds:
     """Both ends of the larger delta of the two orders; the maximum of convex functions is convex."""
 
     def ends(eps: float) -> tuple[float, float]:

@@ -12,8 +12,7 @@ from wpriv.accounting import build_process, interpretations
 from wpriv.accounting.claims.decide import decide
 from wpriv.accounting.claims.decision import OPEN, Decision, Question
 from wpriv.accounting.interpretations import Interpretation
-from wpriv.config.claim import Claim, parse_claim
-from wpriv.config.plain_words import in_plain_words
+from wpriv.config.plain_words import Claim, in_plain_words, parse_claim
 from wpriv.config.recipe import Recipe
 from wpriv.config.schema import Verify
 from wpriv.core.mechanism import Mechanism

@@ -27,8 +27,7 @@ from wpriv import strategies
 from wpriv.accounting import build_process, evaluate
 from wpriv.accounting.mechanisms.matrix_gauss import MatrixGauss
 from wpriv.core.parameters import Parameters, parameter
-from wpriv.errors import Unsupported, UsageError
-from wpriv.hints import did_you_mean
+from wpriv.errors import UnknownName, Unsupported, UsageError
 from wpriv.numerics import conversions
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.numbers import rounded
@@ -63,8 +62,7 @@ class Params(Parameters):
         super().__post_init__()
         for word in self.sampling.split():
             if word not in SAMPLINGS:
-                near = did_you_mean(word, list(SAMPLINGS)) or "."
-                raise UsageError(f"{self.name}: no sampling called {word[:60]!r}{near} Known: {', '.join(SAMPLINGS)}")
+                raise UnknownName("sampling", word, list(SAMPLINGS), place=self.name)
         if not self.strategies.split() or not self.sampling.split() or self.delta >= 1:
             raise UsageError(f"{self.name}: wanted a strategy, a sampling and a delta below 1")
         for text in self.strategies.split():

@@ -18,7 +18,7 @@ from wpriv.config import recipe_files, shipped, yaml_document
 from wpriv.config.document import Document, Key
 from wpriv.config.field_types import Expect
 from wpriv.config.recipe import Check, Recipe
-from wpriv.config.validate_steps import ALIASES
+from wpriv.config.validate_process import ALIASES
 from wpriv.config.yaml_document import Edit, edited, scalar_at
 from wpriv.errors import MissingResource, UsageError, WprivError
 from wpriv.files import durable_writes

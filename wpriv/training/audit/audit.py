@@ -11,7 +11,7 @@ from typing import Any, overload
 from wpriv._version import __version__
 from wpriv.accounting import evaluate
 from wpriv.config import yaml_document
-from wpriv.config.claim import Claim
+from wpriv.config.plain_words import Claim
 from wpriv.config.recipe import Recipe
 from wpriv.core.guarantee import STATISTICAL, Guarantee
 from wpriv.core.mechanism import Mechanism

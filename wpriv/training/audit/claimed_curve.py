@@ -12,7 +12,7 @@ import numpy as np
 
 from wpriv.accounting import build_process, evaluate
 from wpriv.config import plain_words
-from wpriv.config.claim import FORMS, Claim, parse_claim
+from wpriv.config.plain_words import CLAIM_FORMS, Claim, parse_claim
 from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.membership import Membership
@@ -197,7 +197,9 @@ def read_claim(claim: str | Claim | Process | Mechanism, delta: float | None = N
     if isinstance(claim, (Process, Mechanism)):
         process = claim if isinstance(claim, Process) else build_process.described_process(claim).process
         return _of_process(process, DELTA if delta is None else delta)
-    raise UsageError(f"`claim` is one of {FORMS}; or a process, such as 'gauss sigma=4 n=10'; found {shown(claim)}")
+    raise UsageError(
+        f"`claim` is one of {CLAIM_FORMS}; or a process, such as 'gauss sigma=4 n=10'; found {shown(claim)}"
+    )
 
 
 def _process_of(text: str) -> Process:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.special import bdtr
 
 from wpriv._version import __version__
-from wpriv.config.claim import Claim
+from wpriv.config.plain_words import Claim
 from wpriv.core.guarantee import STATISTICAL
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.process import Process

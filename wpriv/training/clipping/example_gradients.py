@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from wpriv.config.technique_schema import STABILITY
+from wpriv.config.train_parts import STABILITY
 from wpriv.errors import UsageError
 from wpriv.training.clipping.record_trees import Records, raw
 from wpriv.training.noise import library

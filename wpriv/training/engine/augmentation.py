@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from wpriv.config.technique_schema import Augment
+from wpriv.config.train_parts import Augment
 from wpriv.errors import UsageError
 from wpriv.training.clipping import model_pass, model_state
 from wpriv.training.clipping.copies import Copies, mean_loss, person_loss, split_copies

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from wpriv.config.technique_schema import STABILITY, Adapt
+from wpriv.config.train_parts import STABILITY, Adapt
 from wpriv.config.train_schema import Privacy, Train
 from wpriv.errors import UsageError
 from wpriv.training.clipping import exact_sums

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from wpriv.accounting import evaluate, ledger
 from wpriv.accounting.mechanisms.gauss import Gauss
-from wpriv.config.technique_schema import EarlyStop
+from wpriv.config.train_parts import EarlyStop
 from wpriv.core.process import Process, Step
 from wpriv.errors import UsageError
 from wpriv.numerics.numbers import echo, text

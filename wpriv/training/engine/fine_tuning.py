@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from wpriv.config.technique_schema import LowRank, Weights
+from wpriv.config.train_parts import LowRank, Weights
 from wpriv.config.train_schema import Train
 from wpriv.errors import MissingResource, Unsupported, UsageError
 from wpriv.files import checkpoint, durable_writes

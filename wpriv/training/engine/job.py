@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor, nn
 
-from wpriv.config.technique_schema import Average
+from wpriv.config.train_parts import Average
 from wpriv.config.train_schema import Optimizer
 from wpriv.core.kinds import Sampling
 from wpriv.core.process import Step
@@ -203,11 +203,18 @@ class Job:
     remarks: tuple[str, ...] = ()
     tests: int = 0
 
-    @contextmanager
-    def evaluating(self) -> Iterator[None]:
+    def evaluating(self) -> AbstractContextManager[None]:
         """Put the model into evaluation mode, and every layer back into its own at the end."""
-        modes = [(layer, layer.training) for layer in self.model.modules()]
-        self.model.eval()
+        return evaluating(self.model)
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """Keep a network in evaluation mode within the block, and then each layer in the mode that it had."""
+    modes = [(layer, layer.training) for layer in network.modules()]
+    network.eval()
+    try:
         yield
+    finally:
         for layer, training in modes:
             layer.training = training

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from wpriv.config.technique_schema import AVERAGE_PREFIX
+from wpriv.config.train_parts import AVERAGE_PREFIX
 from wpriv.config.train_schema import Optimizer
 from wpriv.errors import Interrupted, UsageError
 from wpriv.training.clipping import spectral_norms

@@ -14,7 +14,7 @@ from torch import Tensor
 from wpriv._version import __version__
 from wpriv.accounting import ledger
 from wpriv.accounting.ledger import Ledger
-from wpriv.config.technique_schema import Average
+from wpriv.config.train_parts import Average
 from wpriv.errors import Unsupported, UsageError
 from wpriv.files import checkpoint, durable_writes
 from wpriv.randomness import Seeds, augmentation_key, key_digest, new_key, sampling_generator, stream_digest

@@ -162,20 +162,19 @@ def of_training(path: Path, statement: Statement, weights: ModelCheck) -> str:
     )
 
 
-def of_table(path: Path, kind: str, recipe: Mapping[str, object], provenance: Mapping[str, object]) -> str:
-    """Return the page of a comparison or a sweep."""
-    name = str(provenance.get("recipe") or path.name)
-    _, data = summary_of_table(path, kind, recipe, provenance)
+def of_table(path: Path, data: Row, recipe: Mapping[str, object], provenance: Mapping[str, object]) -> str:
+    """Return the page of a comparison or a sweep, of which ``summary_of_table`` gave the data."""
     known = provenance.get("accountants")
     sources = known if isinstance(known, Mapping) else {}
-    together = lines_of_all(*statement_of_all(path)) if kind == "sweep" else []
+    is_sweep = data["kind"] == "sweep"
+    together = lines_of_all(*statement_of_all(path)) if is_sweep else []
     return _page(
         "table.html.j2",
         path,
-        name,
-        "wpriv train" if kind == "sweep" else "wpriv compare",
-        name=name,
-        kind=kind,
+        data["recipe"],
+        "wpriv train" if is_sweep else "wpriv compare",
+        name=data["recipe"],
+        kind=data["kind"],
         source=str(recipe.get("source", "no source given")),
         quick=provenance.get("quick"),
         accountants=[
@@ -189,7 +188,7 @@ def of_table(path: Path, kind: str, recipe: Mapping[str, object], provenance: Ma
             for row in data["accountants"]
         ],
         together=[("all together" if name == "together" else name, line) for name, line in together],
-        trainings=_trainings(path) if kind == "sweep" else [],
+        trainings=_trainings(path) if is_sweep else [],
         found=_results(path, storage.TABLE),
     )
 
@@ -332,8 +331,8 @@ def summary_of_table(
     """Return the summary of a comparison or a sweep, and the same as plain data."""
     table = storage.table(path / storage.TABLE)
     names = dict.fromkeys(str(row["accountant"]) for row in table if row.get("accountant"))
-    name = str(provenance.get("recipe") or path.name)
-    rows = [("recipe", f"{name}: {recipe.get('source', 'no source given')}")]
+    of = str(provenance.get("recipe") or path.name)
+    rows = [("recipe", f"{of}: {recipe.get('source', 'no source given')}")]
     rows.append(("rows", f"{len(table)} in {storage.TABLE}, columns {', '.join(table[0])}"))
     accountants = []
     for name in names:
@@ -357,7 +356,7 @@ def summary_of_table(
     summary = {
         "schema": SCHEMA,
         "kind": kind,
-        "recipe": name,
+        "recipe": of,
         "rows": len(table),
         "accountants": accountants,
         "trainings": trainings,

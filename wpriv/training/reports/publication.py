@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from wpriv.config.train_schema import Train
 from wpriv.results import storage
+from wpriv.results.model import Json
 from wpriv.training import tasks
 
 # how the noise is drawn, for statements
@@ -55,35 +57,29 @@ OBSERVED = (
 Entry = dict[str, str]
 
 
-def of_training(
-    task: str,
-    *,
-    private: bool,
-    reports: bool,
-    seed: int | None,
-    broken: bool = False,
-    averaged: bool = False,
-    adapted: bool = False,
-    on_test_records: bool = False,
-    observed: bool = False,
-    leaks: bool = False,
-    looks: bool = False,
-) -> list[Entry]:
-    """Return which files of a training may be published.
+def of_training(train: Train, reports: Json | None, *, observed: bool = False, looks: bool = False) -> list[Entry]:
+    """Return for each file of a training ``file``, whether to ``publish`` it (``yes`` or ``no``), and ``why``.
 
     Args:
-        task: the task. private: the training added the noise. reports: its records were privatised before.
-        seed: the fixed seed of the training or of the reports; None where there is none.
-        broken: the training ran the published procedure that clips the mean gradient of a batch.
-        averaged: the training also wrote averaged weights. adapted: it wrote an adapter.
-        on_test_records: the weights depend on test records.
+        reports: the statement of its records, where they were privatised and the training itself adds no noise.
         observed: distances of gradients were observed, and figures were computed from them.
-        leaks: the reports have no guarantee, since clip bounds were computed from the records.
         looks: the training looked at private test records through noise, and has a ledger of that.
-    Returns:
-        For each file ``file``, ``publish`` (``yes`` or ``no``) and ``why``.
     """
-    answers = _common_files(broken)
+    spec, averaged, adapted = tasks.load(train.task), train.average is not None, train.lora is not None
+    broken = train.privacy is not None and train.privacy.clip == "batch-mean"
+    answers = {
+        storage.STATEMENT: ("yes", STATEMENT),
+        storage.STATEMENT_TEXT: ("yes", STATEMENT),
+        storage.MODEL: ("no", BROKEN) if broken else ("yes", MODEL),
+        storage.WEIGHTS: ("no", BROKEN) if broken else ("yes", WEIGHTS),
+        storage.DIAGNOSTICS: ("no", DIAGNOSTICS),
+        storage.LEDGER: ("yes", LEDGER),
+        storage.RECIPE: ("yes", SETTINGS),
+        storage.METRICS: ("no", METRICS),
+        storage.FIGURE: ("no", FIGURE),
+        storage.PROVENANCE: ("no", PROVENANCE),
+        storage.EXPECT: ("no", EXPECT),
+    }
     if looks:
         answers[storage.LOOKS] = ("yes", LEDGER)
     if averaged:
@@ -94,16 +90,14 @@ def of_training(
     if observed:
         names = (storage.STATEMENT, storage.STATEMENT_TEXT, storage.WEIGHTS, storage.AVERAGE)
         answers |= {name: ("no", OBSERVED) for name in names if name in answers}
-    spec = tasks.load(task)
     publishable = dict(spec.publishable)
-    if reports:
-        answer = ("no", CLEAR) if on_test_records else ("yes", REPORTS)
-        answers |= dict.fromkeys((storage.MODEL, storage.WEIGHTS), answer)
-        answers |= {storage.AVERAGE: answer} if averaged else {}
-        answers |= {storage.ADAPTER[1]: answer} if adapted else {}
-        answers |= {storage.METRICS: ("no", FIGURE)}
+    if reports is not None:
+        answer = ("no", CLEAR) if _depends_on_test_records(train) else ("yes", REPORTS)
+        names = (storage.MODEL, storage.WEIGHTS, storage.AVERAGE, storage.ADAPTER[1])
+        answers |= {name: answer for name in names if name in answers}
+        answers[storage.METRICS] = ("no", FIGURE)
         publishable = {name: why for name, why in publishable.items() if name in spec.files}
-    for name in storage.of_training(task, averaged=averaged, adapted=adapted):
+    for name in storage.of_training(train.task, averaged=averaged, adapted=adapted):
         if name not in answers:
             source = next((file for file in publishable if Path(file).stem == Path(name).stem), None)
             answers[name] = ("no", TEST_RECORDS) if source is None else ("yes", publishable[source])
@@ -112,16 +106,19 @@ def of_training(
         "before-1, before-2, ...": ("no", EARLIER_RUNS),
         "the training records": ("no", RECORDS),
     }
-    if not private and not reports:
+    if train.privacy is None and reports is None:
         kept = (storage.STATEMENT, storage.STATEMENT_TEXT, storage.RECIPE)
-        answers = {
-            name: answer if name in kept else ("no", NOT_PRIVATE)
-            for name, answer in answers.items()
-            if name != storage.LEDGER
-        }
-    elif leaks or seed is not None:
-        answers = _nothing_publishable(answers, LEAKS if leaks else FIXED_SEED)
-    return _entries(answers)
+        answers = {name: answer if name in kept else ("no", NOT_PRIVATE) for name, answer in answers.items()}
+        del answers[storage.LEDGER]
+        return _entries(answers)
+    leaks = reports is not None and reports["guarantees"][0]["claim"] == "as-published"
+    return _entries(answers, leaks=leaks, seed=train.seed if reports is None else reports["seed"])
+
+
+def _depends_on_test_records(train: Train) -> bool:
+    """Tell whether the weights depend on test records, which have no noise."""
+    ended_by_them = train.early_stop is not None and train.early_stop.records is None
+    return ended_by_them or tasks.load(train.task).trains_on_test_records(train)
 
 
 def of_reports(*, labels: bool, seed: int | None, leaks: bool = False) -> list[Entry]:
@@ -137,32 +134,12 @@ def of_reports(*, labels: bool, seed: int | None, leaks: bool = False) -> list[E
         "the .statement.json and .statement.md": ("yes", f"{SETTINGS}, and the number of records"),
         "the records": ("no", RECORDS),
     }
+    return _entries(answers, leaks=leaks, seed=seed)
+
+
+def _entries(answers: dict[str, tuple[str, str]], *, leaks: bool = False, seed: int | None = None) -> list[Entry]:
+    """Return the answers as entries; nothing may be published of records that leak, or with a fixed seed."""
     if leaks or seed is not None:
-        answers = _nothing_publishable(answers, LEAKS if leaks else FIXED_SEED)
-    return _entries(answers)
-
-
-def _common_files(broken: bool) -> dict[str, tuple[str, str]]:
-    """The files of every task."""
-    return {
-        storage.STATEMENT: ("yes", STATEMENT),
-        storage.STATEMENT_TEXT: ("yes", STATEMENT),
-        storage.MODEL: ("no", BROKEN) if broken else ("yes", MODEL),
-        storage.WEIGHTS: ("no", BROKEN) if broken else ("yes", WEIGHTS),
-        storage.DIAGNOSTICS: ("no", DIAGNOSTICS),
-        storage.LEDGER: ("yes", LEDGER),
-        storage.RECIPE: ("yes", SETTINGS),
-        storage.METRICS: ("no", METRICS),
-        storage.FIGURE: ("no", FIGURE),
-        storage.PROVENANCE: ("no", PROVENANCE),
-        storage.EXPECT: ("no", EXPECT),
-    }
-
-
-def _nothing_publishable(answers: dict[str, tuple[str, str]], reason: str) -> dict[str, tuple[str, str]]:
-    """The answers where nothing may be published for one reason."""
-    return {file: ("no", reason if answer == "yes" else why) for file, (answer, why) in answers.items()}
-
-
-def _entries(answers: dict[str, tuple[str, str]]) -> list[Entry]:
+        reason = LEAKS if leaks else FIXED_SEED
+        answers = {file: ("no", reason if answer == "yes" else why) for file, (answer, why) in answers.items()}
     return [{"file": file, "publish": answer, "why": why} for file, (answer, why) in answers.items()]

@@ -269,9 +269,8 @@ def _registry(statement: Statement, changes: Mapping[str, object] | None) -> Rep
     if faults:
         raise CheckFailed(f"the entry does not fit the schema of the registry: {'; '.join(faults)}")
     notes = [NO_VALIDATOR] if faults is None else []
-    unfilled = list(open_paths(data))
-    if unfilled:
-        notes.append(f"left to fill in: {', '.join(unfilled)}")
+    if unfilled := ", ".join(open_paths(data)):
+        notes.append(f"left to fill in: {unfilled}")
     return Report("registry", to_yaml(data, str(statement.versions["wpriv"])), data, notes)
 
 
@@ -320,5 +319,5 @@ def _of_table(path: Path, kind: str, form: str) -> Report:
     data = yaml_document.read(recipe).data if recipe.is_file() else {}
     summary, entries = folder_page.summary_of_table(path, kind, data, provenance)
     if form == "html":
-        return Report(form, folder_page.of_table(path, kind, data, provenance), entries)
+        return Report(form, folder_page.of_table(path, entries, data, provenance), entries)
     return Report(form, summary.text(), entries, summary=summary)

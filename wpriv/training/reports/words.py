@@ -6,7 +6,6 @@ Figures of a guarantee are rounded up, lower ends down.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from wpriv.accounting import adaptive_history
 from wpriv.accounting.ledger import CutPass
@@ -25,17 +24,7 @@ FIXED_SEED = (
 LOCAL, CENTRAL = "Local", "Central"
 
 
-class Point(Protocol):
-    """An eps at a delta."""
-
-    @property
-    def epsilon(self) -> float: ...
-
-    @property
-    def delta(self) -> float: ...
-
-
-def point(row: Point) -> str:
+def point(row: Figure) -> str:
     """Return ``eps = 3.4 at delta = 1e-5``."""
     return f"eps = {up(row.epsilon)} at delta = {short(rounded(row.delta, up=True))}"
 
@@ -92,6 +81,15 @@ def guarantee_of_all(together: Together) -> str:
         return f"no number, since {together.problem}"
     at = short(rounded(together.delta or 0.0, up=True))
     return f"eps = {up(together.epsilon)} at delta = {at}, {together.claim} by {together.accountant}"
+
+
+def all_trainings(together: Together) -> str:
+    """Return the guarantee of several trainings together with their number, for a line of its own."""
+    count = together.trainings
+    if not count:
+        return "no training is private: there is no guarantee"
+    name = f"all {count} private trainings together" if count > 1 else "the only private training"
+    return f"{name}: {guarantee_of_all(together)}"
 
 
 def guaranteed(statement: Statement, purpose: str) -> tuple[Releases | Reports, Figure]:
