@@ -112,7 +112,6 @@ def _splits(folder: Path, params: Params) -> list[Any]:
 
 
 def _records(where: str, split: Any, columns: Sequence[str], params: Params, declared: Declared) -> Array:
-    """The records of one split."""
     kinds = [type(split.features[name]).__name__ for name in columns]
     if "Image" in kinds:
         if len(columns) > 1 or params.tokens:

@@ -338,7 +338,6 @@ def by_outputs(model: nn.Module, data: Data) -> Data:
 
 
 def _count(dataset: Dataset[object], argument: str) -> int:
-    """Return the number of records of a Dataset."""
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
         raise UsageError(
             f"`{argument}`: {type(dataset).__name__} has no length, and the sampling rate depends on it. Give one "
