@@ -394,7 +394,7 @@ def _trained(
     if runs > MAX_RUNS:
         raise UsageError(f"`runs` must be at most {MAX_RUNS}; found {runs}")
     random = np.random.default_rng([seed, 3])
-    records = None if data is None else Records.of(data, number + others, random)
+    scored = train if data is None else _with_canaries(train, data, number + others, random)
     # canaries that never take part stand among the others, so that all sets of canaries are as likely to be in
     coins = random.permutation(np.arange(number + others) < number)
     scores, labels = np.empty(0), np.empty(0, bool)
@@ -406,8 +406,7 @@ def _trained(
             included = present[[run % size]]
         else:
             included = coins & (random.random(len(coins)) < 0.5)
-        answer = train(included.copy()) if records is None else records.scores(train, included)
-        one, _ = _checked(answer, included, f"run {run + 1} of {subject}")
+        one, _ = _checked(scored(included.copy()), included, f"run {run + 1} of {subject}")
         scores, labels = np.concatenate([scores, one]), np.concatenate([labels, included])
         full = method == "sequential" and len(scores) % BLOCK == 0
         if full and Sequential(scores, labels, seed).rejects(claim.null, error):
@@ -427,43 +426,29 @@ def _references(given: int | None, method: str, number: int) -> int:
     return count
 
 
-@dataclass(frozen=True)
-class Records:
-    """Records and labels of a user, and canaries that are made of them.
+def _with_canaries(train: Train, data: Scores, number: int, random: np.random.Generator) -> Callable[[Bools], object]:
+    """Return a function that trains on the records and on the canaries that are in, and scores all canaries.
 
-    Args:
-        x: [n, ...] records. y: [n] labels. canaries, their_labels: the same of the canaries.
+    Each value of a canary is that of a random record at its place, and its label that of a random record. It has the
+    range of the others and no more to do with its label than by chance, so that a model can fit it by memory alone.
     """
+    if not isinstance(data, (tuple, list)) or len(data) != 2:
+        raise UsageError(f"`data` is a pair of records and labels; found {shown(data)}")
+    x, y = (np.asarray(each) for each in data)
+    if x.ndim < 1 or y.ndim < 1 or len(x) != len(y) or len(x) == 0:
+        raise UsageError(f"`data` is records and as many labels; found shapes {x.shape} and {y.shape}")
+    flat = x.reshape(len(x), -1)
+    chosen = random.integers(len(x), size=(number, flat.shape[1]))
+    canaries = flat[chosen, np.arange(flat.shape[1])].reshape(number, *x.shape[1:])
+    labels = y[random.integers(len(y), size=number)]
 
-    x: Array
-    y: Array
-    canaries: Array
-    their_labels: Array
-
-    @classmethod
-    def of(cls, data: Scores, number: int, random: np.random.Generator) -> Records:
-        """Make canaries: each value is that of a random record at its place, and the label that of a random record.
-
-        Such a record has the range of the others and no more to do with its label than by chance, so that a model can
-        fit it by memory alone.
-        """
-        if not isinstance(data, (tuple, list)) or len(data) != 2:
-            raise UsageError(f"`data` is a pair of records and labels; found {shown(data)}")
-        x, y = (np.asarray(each) for each in data)
-        if x.ndim < 1 or y.ndim < 1 or len(x) != len(y) or len(x) == 0:
-            raise UsageError(f"`data` is records and as many labels; found shapes {x.shape} and {y.shape}")
-        flat = x.reshape(len(x), -1)
-        chosen = random.integers(len(x), size=(number, flat.shape[1]))
-        canaries = flat[chosen, np.arange(flat.shape[1])].reshape(number, *x.shape[1:])
-        return cls(x, y, canaries, y[random.integers(len(y), size=number)])
-
-    def scores(self, train: Train, included: Bools) -> object:
-        """Train on the records and on the canaries that are in, and score all canaries."""
-        x, y = np.concatenate([self.x, self.canaries[included]]), np.concatenate([self.y, self.their_labels[included]])
-        score = train(x, y)
+    def scores(included: Bools) -> object:
+        score = train(np.concatenate([x, canaries[included]]), np.concatenate([y, labels[included]]))
         if not callable(score):
             raise UsageError(
                 "with `data`, the training function returns a function of records and labels that gives their scores; "
                 f"found {shown(score)}"
             )
-        return score(self.canaries, self.their_labels)
+        return score(canaries, labels)
+
+    return scores

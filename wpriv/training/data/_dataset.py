@@ -103,12 +103,12 @@ class Data:
     y_form: Any = None
 
     def __post_init__(self) -> None:
-        # torch warns of read-only views of a file's bytes, and batches gather slowly from transposed arrays
         for name in ("x_train", "x_test"):
-            object.__setattr__(self, name, np.require(getattr(self, name), requirements=["C", "W"]))
-        for name in ("x_train", "x_test") if self.wide else ():
-            if getattr(self, name).dtype == np.float32:
-                object.__setattr__(self, name, getattr(self, name).astype(np.float64))
+            x = getattr(self, name)
+            if self.wide and x.dtype == np.float32:
+                x = x.astype(np.float64)
+            # torch warns of read-only views of a file's bytes, and batches gather slowly from transposed arrays
+            object.__setattr__(self, name, np.require(x, requirements=["C", "W"]))
         if len(self.x_train) == 0:
             raise FaultyRecords(f"{self.name}: the training set is empty")
         train, test = self.x_train, self.x_test

@@ -229,9 +229,7 @@ def _form(part: object, other: object, argument: str) -> object:
 def quantities(x: object) -> object:
     """Return an array of quantities as floats: bytes divided by 255, whole numbers as they are."""
     array = np.asarray(x)
-    if array.dtype == np.uint8:
-        return array.astype(np.float32) / np.float32(255)
-    return array.astype(np.float32) if array.dtype.kind in "iu" else array
+    return data_sets.scaled(array) if array.dtype.kind in "iu" else array
 
 
 def as_the_network_takes(model: nn.Module, x: object, *, pictures: bool) -> object:
