@@ -7,8 +7,9 @@ mechanism parameters with a value as --param name=value (``wpriv.cli.flags.as_fl
 
 from __future__ import annotations
 
+import contextlib
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from wpriv.hints import instead
@@ -47,6 +48,15 @@ class WprivError(Exception):
     def at(self, place: str) -> WprivError:
         """Return this error with the place of the fault, such as a file and an entry, before its message."""
         return type(self)(f"{place}: {self}")
+
+
+@contextlib.contextmanager
+def placed(place: str) -> Iterator[None]:
+    """Name the place of a fault, where it is not "", before the message of an error that is raised inside."""
+    try:
+        yield
+    except WprivError as error:
+        raise (error.at(place) if place else error) from None
 
 
 class CheckFailed(WprivError):

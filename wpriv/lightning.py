@@ -143,18 +143,18 @@ class PrivateTraining(Callback):  # type: ignore[misc]  # lightning is not read 
                 f"{names or 'the module has none'}"
             )
 
-        def batch_of(rows: list[Any], together: Callable[[list[Any]], Any] = collate) -> Any:
+        def batch_of(together: Callable[[list[Any]], Any], rows: list[Any]) -> Any:
             batch = pl_module._on_before_batch_transfer(together(rows), 0)
             return pl_module._apply_batch_transfer_handler(batch, pl_module.device, 0)
 
         collate.require_one_shape()
-        require_apart(dataset, functools.partial(batch_of, together=collate.collate))
+        require_apart(dataset, functools.partial(batch_of, collate.collate))
         self.run = HostedRun(
             hosted(
                 model,
                 model,
                 _given.per_record(self.loss),
-                _pair(batch_of([dataset[0], dataset[min(1, len(dataset) - 1)]])),
+                _pair(batch_of(collate, [dataset[0], dataset[min(1, len(dataset) - 1)]])),
                 described(dataset),
                 framework="wpriv.lightning",
                 loss_name=_given.name_of(self.loss),

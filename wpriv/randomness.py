@@ -153,13 +153,8 @@ def sampling_generator(seeds: Seeds) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(seeds.sampling))
 
 
-def stream_digest(seeds: Seeds) -> str:
-    """Return a digest that names the noise of a run and does not reveal its key."""
-    return key_digest(seeds.noise)
-
-
 def key_digest(key: bytes) -> str:
-    """Return the digest by which ledgers name the noise of a key."""
+    """Return the digest by which ledgers name the noise of a key, which it does not reveal."""
     return hashlib.sha256(b"wpriv.stream" + key).hexdigest()[:16]
 
 

@@ -325,18 +325,17 @@ def optimal_bands(problem: Problem, bands: int) -> Array:
     """
     root = np.cumprod(np.append(1.0, 1 - 0.5 / np.arange(1, bands)))
 
+    def column_of(steps: Array) -> Array:
+        return np.append(np.cumsum(steps[::-1])[::-1], np.zeros(problem.size - bands))
+
     def loss(steps: Array) -> tuple[float, Array]:
-        column = np.zeros(problem.size)
-        column[:bands] = np.cumsum(steps[::-1])[::-1]
+        column = column_of(steps)
         inverse = _reciprocal(column)
         value, relative = problem.value(column, inverse)
         # a change of c_i is one of c(x) by the factor 1 + e x^i / c(x)
         return value, np.cumsum(_products(relative, inverse)[:bands])
 
-    steps = _minimised(loss, -np.diff(np.append(root, 0.0)), [(0.0, None)] * (bands - 1) + [(1e-9, None)])
-    column = np.zeros(problem.size)
-    column[:bands] = np.cumsum(steps[::-1])[::-1]
-    return column
+    return column_of(_minimised(loss, -np.diff(np.append(root, 0.0)), [(0.0, None)] * (bands - 1) + [(1e-9, None)]))
 
 
 def optimal_inverse(problem: Problem, bands: int) -> Array:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.special import log_ndtr
 
 import wpriv
-from wpriv.accounting import budget, build_process, evaluate, plausibility
+from wpriv.accounting import budget, build_process, evaluate
 from wpriv.accounting import budget as verb
 from wpriv.accounting.mechanisms.gauss import Gauss
 from wpriv.accounting.search import Evaluation, Search, Unknown, Unreachable
@@ -105,9 +105,9 @@ def test_curves_end_where_they_were_asked_to():
 def test_max_eps_fails_only_above_the_limit():
     job = build_process.described_process("gauss", sigma=1)
     rows = [verb.answer(job, "pld", delta=1e-5)]
-    plausibility.check_max_eps(rows, rows[0].epsilon.safe)
+    budget.check_max_eps(rows, rows[0].epsilon.safe)
     with pytest.raises(CheckFailed, match=r"found 4\.37718"):
-        plausibility.check_max_eps(rows, 4.37)
+        budget.check_max_eps(rows, 4.37)
 
 
 @pytest.mark.slow

@@ -167,7 +167,7 @@ def test_a_lower_bound_of_delta_holds_where_exponentials_leave_the_doubles(rate,
     most = math.log(rate) + largest + 1e-9
     assert most + 15 < eps < 2 * most
     job = Process((Step(Laplace(1 / largest), 2, Sampling("poisson", rate)),))
-    assert other_bounds.OtherBounds(job, ()).delta_lower_bound(eps)() <= (rate + math.exp(-100)) ** 2
+    assert other_bounds.OtherBounds(job, ()).delta_lower_bound(eps) <= (rate + math.exp(-100)) ** 2
 
 
 @pytest.mark.filterwarnings("error")

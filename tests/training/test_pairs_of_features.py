@@ -11,8 +11,8 @@ from scipy.special import ndtr
 import wpriv
 from tests.training.tuning_kills import RECIPE
 from wpriv import FixedSize, Gauss, Poisson, Process, Step
-from wpriv.accounting import budget, build_process, certificates, evaluate, ledger, load_recipe, plausibility
-from wpriv.accounting.claims import subject
+from wpriv.accounting import budget, build_process, certificates, evaluate, ledger, load_recipe
+from wpriv.accounting.claims import verify_claim
 from wpriv.accounting.comparison import grid
 from wpriv.config import recipe, yaml_document
 from wpriv.errors import Unsupported, UsageError
@@ -152,7 +152,7 @@ def test_the_best_of_several_runs_is_no_process_with_a_certificate_or_an_order(t
     path.write_text("kind: budget\nprocess: [{mech: gauss, sigma: 4}]\ndelta: 1e-5\nrepeats: geometric:mean=5\n")
     assert "repeats" in load_recipe.budget(path)[2]
     with pytest.raises(Unsupported, match="best of a random number of runs"):
-        subject.described(path)
+        verify_claim.described(path)
 
 
 @pytest.mark.parametrize(("more", "words"), [({"group": 3}, "up to 3 records"), ({"tuning": {}}, "of all runs")])
@@ -190,7 +190,7 @@ def test_a_mechanism_and_its_name_are_read_in_the_same_words():
 def test_the_folder_of_a_tuned_training_is_no_process(tmp_path):
     (tmp_path / "statement.json").write_text('{"tuning": {}}')
     with pytest.raises(Unsupported, match="best of a random number of runs"):
-        subject.described(tmp_path)
+        verify_claim.described(tmp_path)
 
 
 @pytest.mark.parametrize(("claim", "name"), [("mu=1", "rdp"), ("rho=0.5", "pld")])
@@ -203,6 +203,6 @@ def test_a_bracket_narrowed_for_a_limit_keeps_its_other_warnings():
     job = build_process.described_process("laplace", scale=5, n=10)
     row = evaluate.with_warnings(budget.answer(job, "pld", delta=1e-5, tol=0.3), ["beside it"])
     limit = (row.epsilon.lower + row.epsilon.safe) / 2
-    (narrow,) = plausibility.narrow_to_decide(job, [row], limit, 0.3)
+    (narrow,) = budget.narrow_to_decide(job, [row], limit, 0.3)
     assert narrow.epsilon.safe < row.epsilon.safe
     assert "beside it" in narrow.warnings

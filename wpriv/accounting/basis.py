@@ -21,6 +21,7 @@ from wpriv.core.kinds import PASSES, Adjacency
 from wpriv.core.loss_moments import resolved_class
 from wpriv.core.loss_pair import LOSS_ROUNDING, LossPair
 from wpriv.core.mechanism import Mechanism
+from wpriv.core.membership import order_names
 from wpriv.core.process import Process, Step, WeightedPairs, closed_form, log_finite, require_exact_plds
 from wpriv.errors import UnknownName, Unsupported
 from wpriv.files.shown import Shown
@@ -77,7 +78,10 @@ def explain(row: Guarantee) -> dict[str, object]:
         f"{step.mechanism.name}: {step.mechanism.citation()}" for step in process.steps if step.mechanism.citation()
     ]
     kinds = dict.fromkeys(step.sampling.kind for step in process.steps)
-    assumptions = [_neighbours(process), FRESH, _chosen(row)]
+    neighbours = Adjacency(process.adjacency).meaning
+    if process.group > 1:
+        neighbours += f"; here they differ so in up to {process.group} records, those of one person"
+    assumptions = [neighbours, FRESH, _chosen(row)]
     assumptions += [BEST] if "repeats" in row.extra else []
     # what every answer says stands under "reading"
     premises = [premise.sentence for premise in process.premises() if not premise.shown]
@@ -92,14 +96,6 @@ def explain(row: Guarantee) -> dict[str, object]:
         ],
         "loss_class": _classes(process),
     }
-
-
-def _neighbours(process: Process) -> str:
-    """The assumption about which data sets are neighbours."""
-    meaning = Adjacency(process.adjacency).meaning
-    if process.group == 1:
-        return meaning
-    return f"{meaning}; here they differ so in up to {process.group} records, those of one person"
 
 
 def _chosen(row: Guarantee) -> str:
@@ -157,9 +153,7 @@ def _classes(process: Process) -> list[dict[str, object]]:
 
 
 def _named(process: Process, directions: list[WeightedPairs]) -> dict[str, WeightedPairs]:
-    """The pairs of each order of the neighbours, by its name."""
-    names = ["remove", "add"] if process.adjacency == Adjacency.ADD_REMOVE else ["P over Q", "Q over P"]
-    return dict(zip(["both"] if len(directions) == 1 else names, directions, strict=True))
+    return dict(zip(order_names(process, len(directions)), directions, strict=True))
 
 
 def lines(explanation: dict[str, Any]) -> list[str]:

@@ -80,11 +80,7 @@ class ProfileTable:
 
 @dataclass(frozen=True)
 class Selection:
-    """Bounds of the profile of the best of K runs, for the worst order of the outcomes.
-
-    Args:
-        table: bounds of the profile of one run. repeats: the distribution of K.
-    """
+    """Bounds of the profile of the best of K runs, for the worst order of the outcomes, from those of one run."""
 
     table: ProfileTable
     repeats: Repeats

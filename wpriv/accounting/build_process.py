@@ -18,21 +18,10 @@ from wpriv.core.pair_distances import Observed
 from wpriv.core.parameters import flag
 from wpriv.core.process import Process, Step
 from wpriv.core.repetition import ONE_RELEASE, sampling_keys, with_repetitions
-from wpriv.errors import Unsupported, UsageError, WprivError
+from wpriv.errors import Unsupported, UsageError, placed
 from wpriv.files import shown_path
 from wpriv.hints import plain
 from wpriv.numerics.numbers import number, shown, whole
-
-
-def process_between(steps: Sequence[Step], adjacency: str | None, group: object, records: int | None) -> Process:
-    """A process that knows the size of the data set where its guarantee depends on that."""
-    persons = 1 if group is None else whole(group, "group")
-    depends = any(
-        step.sampling.max_batch or (persons > 1 and step.sampling.kind == "fixed" and step.sampling.rate < 1)
-        for step in steps
-    )
-    size = records if depends and records is not None else 0
-    return Process(tuple(steps), "" if adjacency is None else adjacency, persons, size)
 
 
 def neighbour_readings(process: Process) -> list[str]:
@@ -133,19 +122,21 @@ def process(
     """
     steps: list[Step] = []
     for index, spec in enumerate(specs):
-        try:
+        with placed(places[index] if places else ""):
             new = step(spec)
-        except WprivError as error:
-            if not places:
-                raise
-            raise error.at(places[index]) from None
         alike = bool(steps) and steps[-1].adds_to(new)
         if alike and (new.observed is None or new.observed.steps == 1):
             new = dataclasses.replace(new, n=steps.pop().n + new.n)
         steps.append(new)
     if isinstance(adjacency, str) and not adjacency:
         raise UsageError("the adjacency is empty; give add-remove or replace-one, or leave it out")
-    return process_between(steps, adjacency, group, records)
+    persons = 1 if group is None else whole(group, "group")
+    depends = any(
+        step.sampling.max_batch or (persons > 1 and step.sampling.kind == "fixed" and step.sampling.rate < 1)
+        for step in steps
+    )
+    size = records if depends and records is not None else 0
+    return Process(tuple(steps), "" if adjacency is None else adjacency, persons, size)
 
 
 def question(**given: object) -> dict[str, float]:

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from wpriv.accounting import adaptive_history, best_of_runs, build_process, evaluate
-from wpriv.accounting.budget import Keywords
+from wpriv.accounting.budget import Keywords, plausibility_warnings
 from wpriv.accounting.build_process import neighbour_readings
-from wpriv.accounting.plausibility import plausibility_warnings
 from wpriv.accounting.search import Unknown
 from wpriv.accounting.target import Solution, Target, default_tol, read_target, solve_for
 from wpriv.config import plain_words
@@ -38,12 +37,6 @@ RADIUS = (
 TOO_FEW = "two inputs are up to a diameter apart, so this is less noise than the formula asks for"
 
 
-def applies(mechanism: Mechanism) -> bool:
-    """Tell whether the formulas apply to the noise of a mechanism: continuous, untruncated Gauss or Laplace noise."""
-    noise = mechanism.additive_noise()
-    return noise is not None and not (noise.discrete or noise.truncated)
-
-
 def classical_formula(mechanism: Any, eps: float, delta: float, n: int) -> list[dict[str, Any]]:
     """Sigma or scale by the formulas in common use, and whether each is proven at this target.
 
@@ -51,7 +44,7 @@ def classical_formula(mechanism: Any, eps: float, delta: float, n: int) -> list[
     eps_1-DP.
 
     Args:
-        mechanism: one to which they apply (``applies``).
+        mechanism: one of continuous, untruncated Gauss or Laplace noise.
     Returns:
         Rows with ``formula``, ``sigma`` or ``scale`` (None where the formula has no value), ``valid`` and ``note``.
     Source: Dwork and Roth (2014), Theorem A.1; Zhao et al. (2019), as eq. (4) of Reshetova, Chen, Ozgur (2023).
@@ -221,21 +214,17 @@ def calibrate(
         last = row.process.steps[-1]
         person = last.mechanism.grouped(row.process.group)
         extra["classical"] = classical_formula(person, target.eps, target.delta, last.n)
-    row = _with_warnings(row, solution, step.records)
-    row = row.with_extra(asked=target.asked, calibrated=calibrated, **extra, reading=[*notes, *_readings(row, target)])
+    row = evaluate.with_data_sets(row)
+    doubts = [note for note in (evaluate.no_guarantee(row),) if note]
+    row = evaluate.with_warnings(row, [*doubts, *plausibility_warnings(row, step.records), *solution.warnings()])
+    notes += [*target.notes, *neighbour_readings(row.process), *row.process.steps[-1].mechanism.reading()]
+    row = row.with_extra(asked=target.asked, calibrated=calibrated, **extra, reading=notes)
     return Calibration(step.unknown.name, calibrated["value"], row, calibrated["misses"], calibrated["within"])
 
 
 @dataclass(frozen=True)
 class _OpenStep:
-    """A step of which one parameter is solved for.
-
-    Args:
-        unknown: that parameter.
-        spec: the rest of the step.
-        records: the size of the data set, where it is known.
-        notes: how the step was read.
-    """
+    """A step of which one parameter is solved for; ``spec`` is the rest of it, and ``notes`` say how it was read."""
 
     unknown: Unknown
     spec: dict[str, Any]
@@ -259,18 +248,6 @@ def _require_largest_loss(step: _OpenStep) -> None:
         )
 
 
-def _with_warnings(row: Guarantee, solution: Solution, records: int | None) -> Guarantee:
-    """The guarantee with what speaks against it: other sizes of data sets, no guarantee, implausible parameters."""
-    row = evaluate.with_data_sets(row)
-    no_guarantee = [note for note in (evaluate.no_guarantee(row),) if note]
-    return evaluate.with_warnings(row, [*no_guarantee, *plausibility_warnings(row, records), *solution.warnings()])
-
-
-def _readings(row: Guarantee, target: Target) -> list[str]:
-    """How the target, the neighbours and the mechanism were read."""
-    return [*target.notes, *neighbour_readings(row.process), *row.process.steps[-1].mechanism.reading()]
-
-
 def _solved_after(
     spent: build_process.DescribedProcess,
     solver: Callable[[], Solution],
@@ -291,7 +268,6 @@ def _solved_after(
 def _solved(
     solver: Callable[..., Solution], accountant: str, repeats: str | Repeats | None
 ) -> tuple[Solution, Guarantee]:
-    """Solve for one run, or for the best of K runs, and return the solution with its guarantee."""
     if repeats is None:
         solution = solver()
         return solution, solution.row
@@ -393,11 +369,10 @@ def _check_kinds(
 
 
 def _check_classical(spec: dict[str, Any], unknown: Unknown) -> None:
-    if (
-        unknown.name != registry.mechanism(spec["mech"]).noise
-        or (spec.get("sampling") or "none") != "none"
-        or not applies(build_process.step({**spec, unknown.name: 1.0}).mechanism)
-    ):
+    noise = None
+    if unknown.name == registry.mechanism(spec["mech"]).noise and (spec.get("sampling") or "none") == "none":
+        noise = build_process.step({**spec, unknown.name: 1.0}).mechanism.additive_noise()
+    if noise is None or noise.discrete or noise.truncated:
         raise UsageError(
             "`compare_classical` shows other formulas for Gaussian and Laplace noise, as of `mech='gauss'`: it needs "
             "such a mechanism, without sampling, and with the noise left to solve for"

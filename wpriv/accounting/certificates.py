@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from wpriv._version import __version__
 from wpriv.core.guarantee import RIGOROUS, Guarantee
-from wpriv.errors import CheckFailed, Unsupported, UsageError, of_file, require
+from wpriv.errors import CheckFailed, Unsupported, UsageError, of_file, placed, require
 from wpriv.files import durable_writes, read_bytes, shown_path
 from wpriv.results import storage
 from wpriv.verify import certificate
@@ -133,10 +133,8 @@ def verify(path: Path, width: float | None = None) -> list[tuple[str, tuple[str,
     texts = _of_folder(path) if path.is_dir() else [(shown_path(path.name), _read(path))]
     results = []
     for name, text in texts:
-        try:
+        with placed(shown_path(path)):
             claim = certificate.read(text)
-        except (UsageError, Unsupported) as error:
-            raise error.at(shown_path(path)) from None
         is_certificate = json.loads(text)["schema"] == certificate.SCHEMA
         share = Fraction(0 if is_certificate else WIDTHS[0]) if width is None else Fraction(width)
         results.append((name, claim.premises, prove.verify(claim.widened(share))))

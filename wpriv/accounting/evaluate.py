@@ -74,7 +74,7 @@ def curve_with_data_sets(curve: Curve, account: Callable[[Process], Curve]) -> C
     lower = _lower(curve.process, account)
     steps = curve.process.steps
     is_one = lower is not None and len(steps) == 1 and steps[0].n == 1
-    orders = tuple(_joined_order(each, curve.orders[0]) for each in (_orders(lower) if curve.orders else ()))
+    orders = tuple(_joined(each, curve.orders[0]) for each in (_orders(lower) if curve.orders else ()))
     if is_one:
         return replace(curve, orders=orders)
     none = _nothing if lower is None else lower.delta_bracket
@@ -104,22 +104,17 @@ def _orders(lower: Curve | None) -> tuple[OrderDelta, ...]:
     return (_nothing,) if lower is None else lower.orders or (lambda eps, width=0.0: lower.delta_bracket(eps),)
 
 
-def _joined_order(low: OrderDelta, high: OrderDelta) -> OrderDelta:
-    """The same of one order of the neighbours, at a relative width that suffices."""
-    return lambda eps, width=0.0: _joined(lambda at: low(at, width), lambda at: high(at, width))(eps)
-
-
 def _nothing(_: float, width: float = 0.0) -> Bracket:
     return Bracket(0.0, 0.0, 0.0)
 
 
-def _joined(low: Callable[[float], Bracket], high: Callable[[float], Bracket]) -> Callable[[float], Bracket]:
-    """The upper end of one bracket with the lower end of another."""
+def _joined(low: Callable[..., Bracket], high: Callable[..., Bracket]) -> Callable[..., Bracket]:
+    """The upper end of one bracket with the lower end of another, at a relative width if both take one."""
 
-    def bracket(at: float) -> Bracket:
-        above = high(at)
+    def bracket(at: float, *width: float) -> Bracket:
+        above = high(at, *width)
         try:
-            below = low(at).lower or 0.0
+            below = low(at, *width).lower or 0.0
         except Unsupported:
             below = 0.0
         by = "; ".join(word for word in (above.by, TWO_DATA_SETS if below else "") if word)
@@ -302,7 +297,10 @@ def is_divergence(accountant: str) -> bool:
 def checked(row: Guarantee) -> Guarantee:
     """Return the guarantee, or raise as ``ask`` documents."""
     for name, bracket in (("eps", row.epsilon), ("delta", row.delta)):
-        _check_ends(name, bracket, row.accountant)
+        ends = [v for v in (bracket.lower, bracket.estimate, bracket.upper) if v is not None]
+        if any(math.isnan(v) or v < 0 for v in ends) or ends != sorted(ends):
+            answered = f"{row.accountant} answered {name} = {bracket}"
+            raise ArithmeticError(f"{answered}, which is not an ordered bracket of numbers of at least 0")
     if math.isinf(row.epsilon.safe):
         raise Unsupported(_why_infinite(row))
     return row
@@ -332,14 +330,6 @@ def rigorous_accountants() -> list[str]:
 def with_warnings(row: Guarantee, warnings: list[str]) -> Guarantee:
     """The guarantee with more warnings after its own."""
     return replace(row, warnings=(*row.warnings, *warnings))
-
-
-def _check_ends(name: str, bracket: Bracket, accountant: str) -> None:
-    ends = [v for v in (bracket.lower, bracket.estimate, bracket.upper) if v is not None]
-    if any(math.isnan(v) or v < 0 for v in ends) or ends != sorted(ends):
-        raise ArithmeticError(
-            f"{accountant} answered {name} = {bracket}, which is not an ordered bracket of numbers of at least 0"
-        )
 
 
 def _why_certain(process: Process) -> str:

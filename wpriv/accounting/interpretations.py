@@ -52,6 +52,13 @@ class Interpretation:
             raise Unsupported("the noise on the mean has another size on neighbours, which tells them apart")
         return build_process.process([self.spec], self.adjacency, group=self.group, records=self.records)
 
+    def is_known(self) -> bool:
+        try:
+            self.process()
+        except Unsupported:
+            return False
+        return True
+
 
 def compare_interpretations(
     spec: Mapping[str, object],
@@ -74,7 +81,8 @@ def compare_interpretations(
     if (eps is None) == (delta is None):
         raise UsageError("--why asks at one eps or at one delta; give --eps or --delta")
     chosen = None if repeats is None else parse(repeats)
-    return [_row(reading, eps, delta, tol, chosen) for reading in interpretations_of(spec)]
+    given = {key: value for key, value in spec.items() if value is not None}
+    return [_row(reading, eps, delta, tol, chosen) for reading in interpretations_of(given)]
 
 
 def interpretations_of(spec: Mapping[str, Any]) -> list[Interpretation]:
@@ -165,8 +173,8 @@ def _check_sampling(spec: Mapping[str, object], rate: float | None) -> None:
 
 
 def _by_all(spec: dict[str, object], assumption: str) -> list[Interpretation]:
-    others = [Interpretation(spec, same, accountant=name) for name, same in OTHER_ACCOUNTANTS.items()]
-    return [Interpretation(spec, f"{assumption}; tight, certified"), *others]
+    words = {"pld": f"{assumption}; tight, certified", **OTHER_ACCOUNTANTS}
+    return [Interpretation(spec, same, accountant=name) for name, same in words.items()]
 
 
 def _by_allocation(poisson: dict[str, Any]) -> list[Interpretation]:
@@ -194,7 +202,6 @@ def _variants(spec: Mapping[str, Any], poisson: dict[str, Any]) -> list[Interpre
 
 
 def _by_group(spec: Mapping[str, object], step: dict[str, object]) -> list[Interpretation]:
-    """The same step where a person has several records, if the step names their number."""
     group = whole(spec.get("group") or 1, "group")
     if group == 1:
         return []
@@ -216,41 +223,31 @@ def _by_sampler(spec: Mapping[str, Any], poisson: dict[str, Any], shuffling: Int
     if size and batch is not None and 1 < (most := whole(batch, "batch")) <= MAX_SAMPLED_GROUP:
         drawn = f"sampler: draws with replacement, so that a record joins a batch up to {most} times"
         rows.append(Interpretation({**poisson, "rate": 1 / size}, drawn, group=most))
-    return [row for row in rows if _is_known(row)]
+    return [row for row in rows if row.is_known()]
 
 
 def _by_divisor(spec: Mapping[str, Any], poisson: dict[str, Any]) -> list[Interpretation]:
     """A mean that is divided by int(rate x records), whose noise has another size on neighbours of another size."""
     public = "divisor from the data, int(rate x records): the number of records is public, and neighbours have the same"
-    rows = [row for row in [Interpretation(poisson, public, "zero-out")] if _is_known(row)]
-    noise = build_process.step({**poisson}).mechanism.additive_noise()
-    if not rows or noise is None:
+    known = Interpretation(poisson, public, "zero-out")
+    noise = build_process.step(poisson).mechanism.additive_noise()
+    if noise is None or not known.is_known():
         return []
     size = build_process.data_set_size([spec])
     divisor = 0 if size is None else math.floor(poisson["rate"] * size * (1 + 1e-12))
     secret = "divisor from the data, int(rate x records): the number of records is secret"
     is_known = noise.is_textbook("gauss") and divisor > 1
-    return [*rows, Interpretation(poisson, secret, divisors=(divisor, divisor - 1) if is_known else (0, 0))]
-
-
-def _is_known(row: Interpretation) -> bool:
-    try:
-        row.process()
-    except Unsupported:
-        return False
-    return True
+    return [known, Interpretation(poisson, secret, divisors=(divisor, divisor - 1) if is_known else (0, 0))]
 
 
 def _by_shuffling(base: dict[str, object], passes: int, rate: float, assumption: str) -> Interpretation:
     """Shuffled batches, the last of which may be smaller; of other noise than Gaussian or Laplace, their upper end."""
     steps = math.ceil(1 / rate * (1 - 1e-9))
     spec = {**base, "n": passes * steps, "sampling": "shuffle", "rate": 1 / steps}
-    try:
-        build_process.process([spec])
-    except Unsupported:
-        assumption = f"{assumption}; all other records must keep their batches"
-        return Interpretation({**base, "n": passes}, assumption)
-    return Interpretation(spec, f"{assumption}; one record contributes nothing, batch sizes stay", "zero-out")
+    known = Interpretation(spec, f"{assumption}; one record contributes nothing, batch sizes stay", "zero-out")
+    if known.is_known():
+        return known
+    return Interpretation({**base, "n": passes}, f"{assumption}; all other records must keep their batches")
 
 
 def _where_replaced(

@@ -42,20 +42,18 @@ def chance_of_right_guess(row: Guarantee) -> dict[str, object] | None:
     """
     eps, delta = row.epsilon.safe, row.delta.safe
     chance = 1 / (1 + math.exp(-min(eps, 700.0)))
-    if row.notion == "wdp":
-        return {
-            "paper": chance,
-            "bound": 1.0,
-            "why": "a wdp eps does not bound the chance of a right guess: a release without noise has a finite one too",
-        }
-    if row.notion == "bdp":
-        bound = min(1.0, chance + delta * math.exp(-min(eps, 700.0)) * chance)
-        return {
-            "paper": chance,
-            "bound": bound,
-            "why": "(e^eps + delta)/(1 + e^eps), on average over records distributed like the observed pairs",
-        }
-    return None
+    mean = min(1.0, chance + delta * math.exp(-min(eps, 700.0)) * chance)
+    bounds = {
+        "wdp": (
+            1.0,
+            "a wdp eps does not bound the chance of a right guess: a release without noise has a finite one too",
+        ),
+        "bdp": (mean, "(e^eps + delta)/(1 + e^eps), on average over records distributed like the observed pairs"),
+    }
+    if row.notion not in bounds:
+        return None
+    bound, why = bounds[row.notion]
+    return {"paper": chance, "bound": bound, "why": why}
 
 
 def attack_bounds(
@@ -118,19 +116,6 @@ def mu(process: Process, accountant: str, fpr: float | None = None, tol: float |
     return result
 
 
-def mu_keys(value: GaussianMu) -> dict[str, object]:
-    """The keys of ``Guarantee.as_dict`` about mu."""
-    orders = [{"order": name, "mu_lower": low, "mu_upper": high} for name, low, high in value.orders]
-    return {
-        "mu": value.upper,
-        "mu_lower": value.lower,
-        "mu_upper": value.upper,
-        "mu_fpr": 0.0 if value.exact else value.fpr,
-        "mu_regret": value.regret,
-        "mu_orders": orders,
-    }
-
-
 def with_mu(row: Guarantee, value: GaussianMu, *, alone: bool) -> Guarantee:
     """The guarantee with mu beside it; with ``alone``, mu is what was asked, and the claim is that of mu."""
     revealed = evaluate.infinity_mass(row.process)
@@ -140,7 +125,14 @@ def with_mu(row: Guarantee, value: GaussianMu, *, alone: bool) -> Guarantee:
             f"positive: mu grows without bound as the smallest false-positive rate falls"
         )
         row = evaluate.with_warnings(row, [note])
-    row = row.with_extra(**mu_keys(value))
+    row = row.with_extra(
+        mu=value.upper,
+        mu_lower=value.lower,
+        mu_upper=value.upper,
+        mu_fpr=0.0 if value.exact else value.fpr,
+        mu_regret=value.regret,
+        mu_orders=[{"order": name, "mu_lower": low, "mu_upper": high} for name, low, high in value.orders],
+    )
     if not alone:
         return row
     inexact = row.claim == "exact" and not value.exact
@@ -196,20 +188,16 @@ def trade_off_rows(
     orders = {
         name: bounds.order_rates(order, rates) for name, order in zip(bounds.names, bounds.trade_offs, strict=True)
     }
+    about = {"mu_lower": value.lower, "mu_upper": value.upper, "mu_regret": value.regret}
     rows = []
     for index, rate in enumerate(rates):
-        points = {name: curve[index] for name, curve in orders.items()}
-        row = {
-            "fpr": rate,
-            "fnr_lower": min(point.fnr_lower for point in points.values()),
-            "fnr_upper": min(point.fnr_upper for point in points.values()),
-        }
+        points = {name.replace(" ", "_").lower(): curve[index] for name, curve in orders.items()}
+        row = {"fpr": rate}
+        row |= {end: min(getattr(point, end) for point in points.values()) for end in ("fnr_lower", "fnr_upper")}
         if len(points) > 1:
             for name, point in points.items():
-                key = name.replace(" ", "_").lower()
-                row |= {f"{key}_fnr_lower": point.fnr_lower, f"{key}_fnr_upper": point.fnr_upper}
+                row |= {f"{name}_fnr_lower": point.fnr_lower, f"{name}_fnr_upper": point.fnr_upper}
         gauss = float(ndtr(-ndtri(rate) - value.upper)) if math.isfinite(value.upper) else None
-        about = {"mu_lower": value.lower, "mu_upper": value.upper, "mu_regret": value.regret}
         rows.append({**row, "guess": 1 - rate, "gauss": gauss, **about})
     return rows
 

@@ -66,10 +66,11 @@ def intersect(curve: Curve, accountants: Sequence[Sequence[str]]) -> Curve:
             bracket = others.unsampled.delta_bracket(eps)
             if bracket.safe <= TINY:  # a composition would resolve ever smaller deltas
                 return Bracket.between(0.0, bracket.safe, f"upper end by {UNSAMPLED}")
-        return others.narrowed(curve, lambda c: c.delta_bracket(eps), others.delta_lower_bound(eps), 1.0)
+        return others.narrowed(curve, lambda c: c.delta_bracket(eps), partial(others.delta_lower_bound, eps), 1.0)
 
     def epsilon(value: float) -> Bracket:
-        return others.narrowed(curve, lambda c: c.epsilon_bracket(value), others.epsilon_lower_bound(value), math.inf)
+        lower = partial(others.epsilon_lower_bound, value)
+        return others.narrowed(curve, lambda c: c.epsilon_bracket(value), lower, math.inf)
 
     def order(ask: OrderDelta) -> OrderDelta:
         return lambda eps, width=0.0: others.order_narrowed(curve, ask, eps, width)
@@ -98,8 +99,20 @@ class OtherBounds:
 
     @cached_property
     def unsampled(self) -> Curve | None:
-        """The curve of ``_unsampled``."""
-        return _unsampled(self.process)
+        """The exact curve without sampling, in closed form; None where nothing is sampled or none is known.
+
+        It bounds that of the sampled process: docs/theory/subsampling.md, Corollary 3. A pass of random allocation, or
+        of shuffled batches, is a mixture over the step that a record takes part in, so that one release without
+        sampling bounds a whole pass in the same way, and so it does for groups and for Poisson sampling under
+        replace-one. A largest batch is no such mixture, since a record may take the place of another.
+        """
+        samplings = [step.sampling for step in self.process.steps]
+        if all(each.kind == "none" for each in samplings) or any(each.max_batch for each in samplings):
+            return None
+        whole = without_sampling(self.process)
+        pairs = [closed_form(run) for run in whole.directions()]
+        known = [pair for pair in pairs if pair is not None]
+        return curve_of_pair(whole, known, accountant="pld", source=UNSAMPLED) if len(known) == len(pairs) else None
 
     @cached_property
     def dominated(self) -> list[WeightedPairs]:
@@ -117,22 +130,22 @@ class OtherBounds:
         pairs = {pair for pair, _ in forward}
         return _optimal(self.process, pairs.pop()) if len(pairs) == 1 else None
 
-    def delta_lower_bound(self, eps: float) -> Callable[[], float]:
+    def delta_lower_bound(self, eps: float) -> float:
         """A lower bound of delta at eps."""
 
         # from the largest loss of equal releases; dropping the others is post-processing
         def alone(run: WeightedPairs) -> float:
             return max(math.exp(min(_log_largest(pair, n, eps), 0.0)) for pair, n in run) * (1 - 1e-12)
 
-        return lambda: max(max(-math.expm1(log_finite(run)), alone(run)) for run in self.dominated)
+        return max(max(-math.expm1(log_finite(run)), alone(run)) for run in self.dominated)
 
-    def epsilon_lower_bound(self, delta: float) -> Callable[[], float]:
+    def epsilon_lower_bound(self, delta: float) -> float:
         """A lower bound of eps at delta."""
         # loaded here, since most questions need no lower bound
         from wpriv.accounting.pld.step_groups import epsilon_far_below
 
         ends = (_one_epsilon, _all_epsilon, epsilon_far_below)
-        return lambda: max(end(run, delta) for run in self.dominated for end in ends)
+        return max(end(run, delta) for run in self.dominated for end in ends)
 
     def order_narrowed(self, curve: Curve, ask: OrderDelta, eps: float, width: float) -> Bracket:
         """Return the delta of one order of the neighbours, its upper end at most that of any bound of the worse one."""
@@ -267,23 +280,6 @@ def _answer(curve: Curve, ask: Ask) -> float:
         return ask(curve).safe
     except Unsupported:
         return math.inf
-
-
-def _unsampled(process: Process) -> Curve | None:
-    """The exact curve of the process without sampling, in closed form; None where nothing is sampled or none is known.
-
-    It bounds that of the sampled process: docs/theory/subsampling.md, Corollary 3. A pass of random allocation, or of
-    shuffled batches, is a mixture over the step that a record takes part in, so that one release without sampling
-    bounds a whole pass in the same way, and so it does for groups and for Poisson sampling under replace-one. A largest
-    batch is no such mixture, since a record may take the place of another.
-    """
-    samplings = [step.sampling for step in process.steps]
-    if all(each.kind == "none" for each in samplings) or any(each.max_batch for each in samplings):
-        return None
-    whole = without_sampling(process)
-    pairs = [closed_form(run) for run in whole.directions()]
-    known = [pair for pair in pairs if pair is not None]
-    return curve_of_pair(whole, known, accountant="pld", source=UNSAMPLED) if len(known) == len(pairs) else None
 
 
 def _by_second_moment(process: Process) -> Curve | None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wpriv import spec
 from wpriv.cli import flags
 from wpriv.cli.parsing import option, switch
 from wpriv.errors import UsageError
-
-if TYPE_CHECKING:
-    from wpriv.accounting.build_process import DescribedProcess
 
 TRADE_OFF = ("tradeoff", "trade-off")
 
@@ -89,7 +86,8 @@ def command(
     elif curve:
         guarantee_output.print_curve(budget.along_eps(process, names[0], **question), mode)
     else:
-        _print_answer(process, names, {**question, **measure, "adaptive": adaptive}, limit, mode, explain, certificate)
+        asked = {**question, **measure, "adaptive": adaptive}
+        guarantee_output.print_answer(process, names, asked, limit, mode, explain, certificate)
 
 
 def _is_number(word: str) -> bool:
@@ -98,41 +96,3 @@ def _is_number(word: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _print_answer(
-    process: DescribedProcess,
-    names: list[str],
-    question: dict[str, Any],
-    limit: float | None,
-    mode: str,
-    explain: bool,
-    file: str | None,
-) -> None:
-    from wpriv.accounting import basis, budget, evaluate, plausibility
-    from wpriv.cli import guarantee_output, output
-
-    single = not flags.several(names)
-    if single:
-        # with a limit on eps, the gate says that a figure without a delta is no guarantee
-        row = budget.answer(
-            process, names[0], attack=mode in ("text", "json"), beside_others=limit is not None, **question
-        )
-        rows, refusals = [row], list[evaluate.Refusal]()
-    else:
-        rows, refusals = budget.by_accountants(process, names, **question)
-    if limit is not None:
-        rows = plausibility.narrow_to_decide(process, rows, limit, question.get("tol"))
-    rows = [evaluate.with_warnings(row, plausibility.plausibility_warnings(row, process.records)) for row in rows]
-    rows = [row.with_extra(explain=basis.explain(row)) for row in rows] if explain else rows
-
-    def show() -> None:
-        if single:
-            guarantee_output.print_guarantee(rows[0], mode, limit)
-            return
-        refused = [{"accountant": refusal.accountant, "reason": refusal.reason} for refusal in refusals]
-        guarantee_output.print_guarantees(rows, refused, mode, limit)
-
-    output.print_with_certificate(show, lambda: rows[0], file)
-    if limit is not None:
-        plausibility.check_max_eps(rows, limit)

@@ -10,7 +10,7 @@ from wpriv import spec
 from wpriv.accounting import load_recipe
 from wpriv.accounting.build_process import DescribedProcess
 from wpriv.accounting.claims import decide as decisions
-from wpriv.accounting.claims import order, subject, verify_claim
+from wpriv.accounting.claims import order, verify_claim
 from wpriv.accounting.claims.decision import OPEN, PROVED, REFUTED, Question
 from wpriv.accounting.claims.verify_claim import PublishedVerdict, Reading
 from wpriv.cli import flags, output
@@ -99,7 +99,7 @@ def _described(
     if source is not None:
         about = {name: value for name, value in vars(job).items() if name not in ("accountant", "tol")}
         flags.no_flags(source, flags.Job(**about), history=history)
-        return subject.described(source)
+        return verify_claim.described(source)
     return flags.process(steps, job, history=history)
 
 
@@ -163,7 +163,7 @@ def compare_order(
 ) -> None:
     """Decide the order of two processes, print it, and set the exit code."""
     if len(words) != 2:
-        raise UsageError(f"--order compares two processes, each {subject.FORMS}; found {len(words) or 'none'}")
+        raise UsageError(f"--order compares two processes, each {verify_claim.FORMS}; found {len(words) or 'none'}")
     about = {name: value for name, value in vars(job).items() if name not in ("eps", "delta", "tol")}
     if out_of_place := [name for name, value in {**about, **others}.items() if value]:
         option = f"--{out_of_place[0].replace('_', '-')}"
@@ -172,8 +172,8 @@ def compare_order(
         raise UsageError(f"--order prints text or JSON; leave out --{mode}")
     share = flags.numbers(within=within)["within"]
     result = order.privacy_order(
-        subject.described(words[0]).process,
-        subject.described(words[1]).process,
+        verify_claim.described(words[0]).process,
+        verify_claim.described(words[1]).process,
         within=order.WITHIN if share is None else share,
         **job.question(),
     )

@@ -163,7 +163,7 @@ def _loaded(
 
 def _print_interpretations(job: flags.Job, others: dict[str, Any], mode: str) -> None:
     """Print one job under every interpretation; ``others`` are flags that have no place there."""
-    from wpriv.accounting.comparison import compare
+    from wpriv.accounting.interpretations import compare_interpretations
     from wpriv.cli import comparison_output
 
     repeats = others.pop("repeats")
@@ -172,7 +172,7 @@ def _print_interpretations(job: flags.Job, others: dict[str, Any], mode: str) ->
             f"--why chooses the neighbours, accountants and assumptions for one mechanism; leave out --{given[0]}"
         )
     process = {"mech": job.mech, **job.params(), **job.schedule(), "group": job.group}
-    comparison_output.print_interpretations(compare.readings(process, repeats=repeats, **job.question()), mode)
+    comparison_output.print_interpretations(compare_interpretations(process, repeats=repeats, **job.question()), mode)
 
 
 def _recipe(

@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from wpriv._version import __version__
-from wpriv.accounting.comparison import tables
-from wpriv.accounting.comparison.compare import Comparison, Row
-from wpriv.accounting.comparison.tables import COLUMNS, NAMES, BoundsTable
+from wpriv.accounting.comparison import compare
+from wpriv.accounting.comparison.compare import COLUMNS, NAMES, BoundsTable, Comparison, Row
 from wpriv.cli import output
 from wpriv.cli.flags import as_flags
 from wpriv.cli.guarantee_output import TABLE_SCHEMA, say_refused
@@ -61,7 +60,7 @@ def print_interpretations(rows: list[Row], mode: str) -> None:
     elif mode == "csv":
         output.emit(csv_text(rows).rstrip("\n"))
     elif mode == "text":
-        answer = tables.answer_of(rows)
+        answer = compare.answer_of(rows)
         if repeats := rows[0].get("repeats"):
             output.emit_bold(f"the best of K runs ({repeats}), of which one run is read as follows")
         header = [NAMES.get(answer, answer), "claim", "sampling", "n", "neighbours", "accountant"]
@@ -133,7 +132,7 @@ def _print_panels(comparison: Comparison) -> list[str]:
     for number, panel in enumerate(comparison.recipe.panels):
         output.emit(*([""] if number else []))
         rows = [row for row in comparison.rows if row.get("panel", "") == panel.name]
-        title = panel.name or comparison.recipe.source or tables.title(rows)
+        title = panel.name or comparison.recipe.source or compare.table_title(rows)
         runs = f"; the best of K runs ({panel.repeats})" if panel.repeats else ""
         output.emit_bold(panel.title or title + runs)
         printed = _print_panel(panel, rows, None if comparison.out is None else MAX_ROWS)
@@ -146,7 +145,7 @@ def _print_panels(comparison: Comparison) -> list[str]:
 def _print_panel(panel: Panel, rows: list[Row], count: int | None) -> tuple[int, int]:
     """Print one panel, points of curves or named columns; return its lines on the screen, and of all."""
     if panel.table == "bounds":
-        table = tables.bounds_table(panel, rows)
+        table = compare.bounds_table(panel, rows)
         lines = thin(list(range(len(table.points))), count)
         points, cells, lower = ([each[k] for k in lines] for each in (table.points, table.cells, table.lower))
         _print_bounds(replace(table, points=points, cells=cells, lower=lower), rows)
@@ -166,12 +165,12 @@ def _print_panel(panel: Panel, rows: list[Row], count: int | None) -> tuple[int,
 def _print_bounds(table: BoundsTable, rows: list[Row]) -> None:
     """Print the grid downwards, or the accountants where only so it fits; or several tables one below the other."""
     header, body = table.grid() or table.wide()
-    answer = tables.answer_of(rows)
+    answer = compare.answer_of(rows)
     tall = table.tall(NAMES[answer])
     is_tall = not table.axes or (not output.fits(header, body) and output.fits(*tall))
     # a tall table has a column of claims
     output.emit_facts(
-        [(name, words) for name, words in tables.about(rows) if words and (name != "claims" or not is_tall)]
+        [(name, words) for name, words in compare.table_facts(rows) if words and (name != "claims" or not is_tall)]
     )
     if is_tall:
         # notions, which share no units, have tables of their own

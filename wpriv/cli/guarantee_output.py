@@ -6,10 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wpriv.accounting import adaptive_history
+from wpriv.accounting import adaptive_history, basis, budget, evaluate
 from wpriv.accounting.build_process import DescribedProcess
-from wpriv.accounting.plausibility import runs_in_advance
-from wpriv.cli import output
+from wpriv.cli import flags, output
 from wpriv.core.guarantee import CLAIM_WORDS, Guarantee, unit_notes
 from wpriv.files import csv_tables
 from wpriv.files.durable_writes import plain
@@ -22,6 +21,42 @@ CSV_COLUMNS = (
 )
 ABOUT = ("process", "in all", "sampling", "neighbours", "runs")
 MU_COLUMNS = ("mu", "mu_lower", "mu_upper", "mu_fpr", "mu_regret")
+
+
+def print_answer(
+    process: DescribedProcess,
+    names: list[str],
+    question: dict[str, Any],
+    limit: float | None,
+    mode: str,
+    explain: bool,
+    file: str | None,
+) -> None:
+    """Print the answers of accountants to the question of `wpriv budget`, and set the exit code of a limit on eps."""
+    single = not flags.several(names)
+    if single:
+        # with a limit on eps, the gate says that a figure without a delta is no guarantee
+        row = budget.answer(
+            process, names[0], attack=mode in ("text", "json"), beside_others=limit is not None, **question
+        )
+        rows, refusals = [row], list[evaluate.Refusal]()
+    else:
+        rows, refusals = budget.by_accountants(process, names, **question)
+    if limit is not None:
+        rows = budget.narrow_to_decide(process, rows, limit, question.get("tol"))
+    rows = [evaluate.with_warnings(row, budget.plausibility_warnings(row, process.records)) for row in rows]
+    rows = [row.with_extra(explain=basis.explain(row)) for row in rows] if explain else rows
+
+    def show() -> None:
+        if single:
+            print_guarantee(rows[0], mode, limit)
+            return
+        refused = [{"accountant": refusal.accountant, "reason": refusal.reason} for refusal in refusals]
+        print_guarantees(rows, refused, mode, limit)
+
+    output.print_with_certificate(show, lambda: rows[0], file)
+    if limit is not None:
+        budget.check_max_eps(rows, limit)
 
 
 def print_guarantee(row: Guarantee, mode: str, limit: float | None = None) -> None:
@@ -130,7 +165,7 @@ def print_trade_off(rows: Sequence[Mapping[str, Any]], described: DescribedProce
         output.emit_rows([{**about, **row} for row in rows], TABLE_SCHEMA)
     else:
         output.emit(csv_tables.to_text(columns, [plain(row) for row in rows]).rstrip("\n"))
-    output.warn([*process.caveats(), *runs_in_advance(described, accountant)])
+    output.warn([*process.caveats(), *budget.runs_in_advance(described, accountant)])
 
 
 def _circumstances(row: Guarantee) -> list[tuple[str, str]]:
@@ -166,8 +201,6 @@ def _csv(rows: Sequence[Guarantee]) -> str:
 
 def _print_explanation(row: Guarantee) -> None:
     if "explain" in row.extra:
-        from wpriv.accounting import basis
-
         output.emit("")
         output.emit_words(*basis.lines(row.extra["explain"]))
 

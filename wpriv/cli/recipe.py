@@ -141,12 +141,12 @@ def refresh(
 
     wpriv recipe refresh ldp/fig7 --from reproduction
     """
-    from wpriv.cli import refresh_output
+    from wpriv.cli import reproduction_output
 
     if results is not None:
         running = {"--out": out, "--at-most": at_most, "--jobs": None if jobs == 1 else jobs, "--data-root": data_root}
         if names := [name for name, value in running.items() if value is not None]:
             raise UsageError(f"--from runs nothing, and {names[0]} is for runs. Leave out one of the two")
-        refresh_output.refresh_from(recipe, results)
+        reproduction_output.refresh_from(recipe, results)
         return
-    refresh_output.refresh(recipe, out or Path("refresh"), at_most, jobs, data_root)
+    reproduction_output.refresh(recipe, out or Path("refresh"), at_most, jobs, data_root)

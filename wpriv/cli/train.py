@@ -15,22 +15,6 @@ if TYPE_CHECKING:
     from wpriv.config.recipe import Recipe
     from wpriv.training.trained import Trained
 
-ONE = "{flag} is for one training that runs; leave it out of sweeps, of repeated runs (seeds) and of --dry-run"
-NO_PROOF = (
-    "--certificate holds the bracket of one training, and this recipe keeps the best of a random number of runs "
-    "(tune), for which the verifier has no proof. Leave it out"
-)
-SEVERAL = (
-    "--jobs, --shard and --backend submitit need a recipe with the key 'sweep' or 'seeds'; this one has neither. Leave "
-    "them out"
-)
-ALONE = (
-    "--shard-weights divides the weights among several processes, and this is the only one. Start the command by "
-    "torchrun --nproc-per-node 2 -m wpriv train, or leave --shard-weights out"
-)
-DONE = "{out} holds the results of this training, which is over: the command would train nothing, and print them again"
-IN_TURN = SEVERAL.replace(". ", ", and the runs of a tuned training are made one after another. ")
-
 DEVICE = option("NAME", "cpu or cuda.", group=MACHINE, default="cpu")
 SET = option("KEY=VALUE", "Change a key: privacy.eps=2; repeatable.", "--set")
 QUICK = switch("--quick", "Apply the recipe's quick overrides.")
@@ -102,7 +86,10 @@ def command(
 
     sweep.check_backend(backend)
     if shard_weights and not dry_run and int(os.environ.get("WORLD_SIZE", "1")) < 2:
-        raise UsageError(ALONE)
+        raise UsageError(
+            "--shard-weights divides the weights among several processes, and this is the only one. Start the command "
+            "by torchrun --nproc-per-node 2 -m wpriv train, or leave --shard-weights out"
+        )
     divided = {"shard_weights": True} if shard_weights else {}
     loaded = train.recipe_of(recipe, quick=quick, changes=changed_keys(changes or []) | divided)
     logs = metric_logs.logs_of(log, log_private_losses)
@@ -143,12 +130,17 @@ def _check_flags(loaded: Recipe, how: Mapping[str, Any], *, dry_run: bool, logs:
 
     several, tuned = loaded.train.has_several, loaded.train.tune is not None
     spread = how["part"] != "1/1" or (how["jobs"] or 1) > 1 or how["backend"] == cluster.BACKEND
+    one = "is for one training that runs; leave it out of sweeps, of repeated runs (seeds) and of --dry-run"
+    neither = (
+        "--jobs, --shard and --backend submitit need a recipe with the key 'sweep' or 'seeds'; this one has neither"
+    )
     conflicts = {
-        ONE.format(flag="--log"): logs and (dry_run or several),
-        ONE.format(flag="--certificate"): certificate and (several or (dry_run and not tuned)),
-        NO_PROOF: certificate and tuned,
-        SEVERAL: spread and not (several or tuned),
-        IN_TURN: spread and tuned,
+        f"--log {one}": logs and (dry_run or several),
+        f"--certificate {one}": certificate and (several or (dry_run and not tuned)),
+        "--certificate holds the bracket of one training, and this recipe keeps the best of a random number of runs "
+        "(tune), for which the verifier has no proof. Leave it out": certificate and tuned,
+        f"{neither}. Leave them out": spread and not (several or tuned),
+        f"{neither}, and the runs of a tuned training are made one after another. Leave them out": spread and tuned,
     }
     for message, is_so in conflicts.items():
         if is_so:
@@ -173,7 +165,10 @@ def _plan(
             training_output.print_tuning_plan(tuned, out, as_json, remarks)
         else:
             plan, state = training_run.planned(loaded, folder, root=root, **start)
-            training_output.print_plan(plan, out, as_json, [DONE.format(out=out)] if state.done else remarks)
+            if state.done:
+                over = f"{out} holds the results of this training, which is over"
+                remarks = [f"{over}: the command would train nothing, and print them again"]
+            training_output.print_plan(plan, out, as_json, remarks)
 
     try:
         show(out, [])

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wpriv.accounting import best_of_runs
-from wpriv.accounting.plausibility import weak_figures
+from wpriv.accounting.budget import weak_figures
 from wpriv.cli import comparison_output, guarantee_output, output
 from wpriv.config.recipe import Recipe
 from wpriv.core.process import SAMPLING_WORDS, sampling_words

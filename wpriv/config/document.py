@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -188,24 +188,21 @@ def rule_diagnostics(document: Document, value: object, path: Key = ()) -> Itera
 
 
 def known_keys(model: type[BaseModel], location: Iterable[str | int]) -> list[str]:
-    """Return the keys of the model that stands at a location inside another model, by its JSON Schema."""
-    schema = model.model_json_schema()
-
-    def alternatives(node: Any) -> list[Any]:
-        node = schema["$defs"][node["$ref"].rpartition("/")[2]] if "$ref" in node else node
-        inner = node.get("anyOf", node.get("oneOf"))
-        return [node] if inner is None else [each for part in inner for each in alternatives(part)]
-
-    nodes = [schema]
+    """Return the keys of the model that stands at a location inside another model."""
+    models = [model]
     for part in location:
-        inner = [
-            node.get("properties", {}).get(part)
-            or node.get("items" if isinstance(part, int) else "additionalProperties")
-            for node in nodes
-        ]
-        # pydantic's locations also name types, which have no keys of their own
-        nodes = [each for node in inner if isinstance(node, dict) for each in alternatives(node)] or nodes
-    return next((list(node["properties"]) for node in nodes if "properties" in node), [])
+        inner = [each.model_fields[part].annotation for each in models if part in each.model_fields]
+        # indices, names of cases and the types in pydantic's locations have no keys of their own
+        models = [found for annotation in inner for found in models_in(annotation)] or models
+    return list(models[0].model_fields)
+
+
+def models_in(annotation: object) -> Iterator[type[BaseModel]]:
+    """The models in a type, such as Optimizer in ``Optimizer | None``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from models_in(part)
 
 
 def unknown_name(kind: str, word: str, known: list[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, WithJsonSchema
 
@@ -14,7 +14,7 @@ from pydantic import BeforeValidator as BeforeValidator
 from pydantic import Field as Field
 from pydantic import model_validator as model_validator
 
-from wpriv.config.document import Key
+from wpriv.config.document import Key, models_in
 from wpriv.core import registry, repeats
 from wpriv.core.parameters import MAX_COUNT
 from wpriv.errors import UsageError, WprivError
@@ -245,7 +245,7 @@ class Printed(StrictModel):
                 yield ("printed", path), f"printed: a recipe of this kind has no key {path!r}"
 
 
-def has_key(kind: type[StrictModel], path: str) -> bool:
+def has_key(kind: type[BaseModel], path: str) -> bool:
     """Return whether a recipe of a kind can have a key at a dotted path; parameters of plug-ins can have any name.
 
     >>> has_key(LocalNoise, "radius"), has_key(LocalNoise, "radios")
@@ -254,16 +254,8 @@ def has_key(kind: type[StrictModel], path: str) -> bool:
     name, _, rest = path.partition(".")
     if name not in kind.model_fields:
         return kind.model_config.get("extra") == "allow"
-    inner = list(_models(kind.model_fields[name].annotation))
+    inner = list(models_in(kind.model_fields[name].annotation))
     return not rest or not inner or any(has_key(model, rest) for model in inner)
-
-
-def _models(annotation: object) -> Iterator[type[StrictModel]]:
-    """The models in a type, such as Optimizer in ``Optimizer | None``."""
-    if isinstance(annotation, type) and issubclass(annotation, StrictModel):
-        yield annotation
-    for part in get_args(annotation):
-        yield from _models(part)
 
 
 class Claim(StrictModel):

@@ -18,8 +18,8 @@ from wpriv.files import python_file
 
 # keys that describe a run without changing its results
 COSMETIC = (
-    *("source", "title", "figure", "expect", "claims", "printed", "procedure", "time", "checkpoint", "cluster"),
-    "quick",
+    *("source", "title", "figure", "limits", "expect", "claims", "printed", "procedure", "time"),
+    *("checkpoint", "cluster", "quick"),
 )
 # keys whose value may name a Python file of the user's
 OWN_CODE = ("model", "data")
@@ -126,9 +126,12 @@ def overridden(data: Mapping[str, object], path: str, value: object) -> dict[str
     return merged(data, overrides)
 
 
-def essence(data: Mapping[str, object]) -> dict[str, object]:
-    """Return the keys that decide the result of a training: recipes with equal ones are the same run."""
-    return {key: value for key, value in data.items() if key not in COSMETIC}
+def essence(data: Any) -> Any:
+    """Return what decides the results of a recipe or a panel: recipes with equal ones are the same run."""
+    if not isinstance(data, Mapping):
+        return data
+    kept = {key: value for key, value in data.items() if key not in COSMETIC}
+    return {**kept, "panels": [essence(p) for p in kept["panels"]]} if isinstance(kept.get("panels"), list) else kept
 
 
 def results(model: Train) -> tuple[str, ...]:

@@ -173,7 +173,6 @@ class Membership:
         return regret(TradeOff(ends, ends), mu)
 
     def _worst_ends(self, eps: float) -> tuple[float, float]:
-        """The bounds of delta of the worse order of the neighbours."""
         if not self.curve.orders and self.curve.claim != "upper-bound":
             return delta_ends(self.curve.delta_bracket, eps)
         ends = [self._ends(index)(eps) for index in range(len(self._known))]
@@ -205,7 +204,6 @@ class Membership:
         return rates
 
     def _ends(self, index: int) -> DeltaEnds:
-        """The bounds of delta in one order of the neighbours."""
         known, widths = self._known[index], dict[float, float]()
 
         def ends(eps: float) -> tuple[float, float]:

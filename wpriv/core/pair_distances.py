@@ -114,12 +114,10 @@ def pair_distances(gradients: Array) -> Array:
 
 
 def _clipped(gradients: Array, norm: float) -> Array:
-    """Scale rows down to at most this norm."""
     norms = np.linalg.norm(gradients, axis=1, keepdims=True)
     return np.asarray(gradients * np.minimum(1.0, norm / np.maximum(norms, 1e-300)))
 
 
 def _shape(value: ArrayLike) -> str:
-    """Describe a value for an error message."""
     array = np.asarray(value)
     return f"{array}" if array.size == 1 else f"an array of shape {array.shape}"

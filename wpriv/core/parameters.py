@@ -7,7 +7,6 @@ import inspect
 import re
 import reprlib
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, ClassVar
 
 from wpriv.errors import UsageError
@@ -86,9 +85,9 @@ class Parameters:
         cls.__doc__ = f"{sections}{source}{rest}" if source else sections
 
     def __post_init__(self) -> None:
-        plugin: type = type(self)
-        for name, words, minimum, exclusive_minimum, choices in _ranges(plugin):
-            value = getattr(self, name)
+        for f in dataclasses.fields(self):
+            name, words, value = f.name, type_words(f), getattr(self, f.name)
+            choices, minimum, exclusive_minimum = map(f.metadata.get, ("choices", "minimum", "exclusive_minimum"))
             if choices and value not in choices:
                 raise UsageError(
                     f"{self.name}: {name} must be one of {', '.join(choices)}; found {reprlib.repr(value)}"
@@ -122,15 +121,6 @@ def _range_words(each: dataclasses.Field[object]) -> str:
     if each.default is not dataclasses.MISSING and each.default is not None:
         words.append(f"{each.default} by default")
     return f" ({', '.join(words)})" if words else ""
-
-
-@cache
-def _ranges(plugin: type) -> list[tuple[Any, ...]]:
-    """Name, words of the type, minimum, exclusive minimum and choices of each field."""
-    return [
-        (f.name, type_words(f), *(f.metadata.get(key) for key in ("minimum", "exclusive_minimum", "choices")))
-        for f in dataclasses.fields(plugin)
-    ]
 
 
 @dataclass(frozen=True)

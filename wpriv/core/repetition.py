@@ -10,7 +10,7 @@ from typing import Any
 from wpriv.core.kinds import PASSES, Sampling, sampling_kind, whole_pass_rate
 from wpriv.core.parameters import MAX_COUNT
 from wpriv.core.theorems import PARTS
-from wpriv.errors import UsageError, WprivError
+from wpriv.errors import UsageError, placed
 from wpriv.numerics.numbers import number, whole
 
 ONE_RELEASE = "n = 1, since neither n nor epochs was given"
@@ -65,7 +65,6 @@ def repetition(*, bands: object = None, sampling: object = None, **written: obje
 
 
 def _rate_of_bins(bins: int, kind: str, written: Mapping[str, object]) -> float:
-    """The rate of random allocation with so many steps a pass."""
     if kind != "allocation" or bins < 1:
         raise UsageError(f"`bins` is a whole number of at least 1 and needs `sampling='balls-in-bins'`; found {bins}")
     if other := next((name for name in ("rate", "batch") if written.get(name) is not None), None):
@@ -120,7 +119,6 @@ def _banded(plain: Repetition, bands: int, sampling: object) -> Repetition:
 def _repetition(
     sampling: object, n: object, rate: object, batch: object, records: object, epochs: object
 ) -> Repetition:
-    """n and the sampling rate without bands."""
     notes = []
     if batch is not None:
         if rate is not None:
@@ -182,12 +180,8 @@ def with_repetitions(
     """Steps with n and rate in the place of epochs, batch, records and bands, and notes on how these were read."""
     specs, notes = [], []
     for index, written in enumerate(steps):
-        try:
+        with placed(places[index] if places else ""):
             spec, lines = with_repetition(written)
-        except WprivError as error:
-            if not places:
-                raise
-            raise error.at(places[index]) from None
         notes += lines if spec["n"] is not None else [*lines, ONE_RELEASE]
         specs.append({**spec, "n": 1 if spec["n"] is None else spec["n"]})
     return specs, notes

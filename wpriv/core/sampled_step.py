@@ -164,7 +164,6 @@ def _bound_of_group(mechanism: Mechanism, sampling: Sampling, neighbours: Neighb
 
 
 def _check_group(sampling: Sampling, neighbours: Neighbours) -> None:
-    """The numbers that groups under sampling need."""
     group, rate = neighbours.group, sampling.rate
     if group > MAX_SAMPLED_GROUP:
         raise Unsupported(

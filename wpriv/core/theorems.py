@@ -13,11 +13,9 @@ from wpriv.core.kinds import STANDARD_ADJACENCIES, Adjacency, Release
 
 @dataclass(frozen=True)
 class Premise:
-    """One premise.
+    """One premise in words, as answers, certificates and the documentation print it.
 
-    Args:
-        sentence: the premise in words, as answers, certificates and the documentation print it.
-        shown: whether every answer says it; the others are said by ``--explain`` and by the parameter's meaning.
+    ``shown``: every answer says it; the others are said by ``--explain`` and by the parameter's meaning.
     """
 
     sentence: str

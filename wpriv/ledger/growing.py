@@ -17,8 +17,7 @@ import numpy as np
 from wpriv.accounting import evaluate
 from wpriv.accounting.pld import constants
 from wpriv.accounting.pld.discretize import cell_masses, discretize_optimistic, discretize_pessimistic
-from wpriv.accounting.pld.inversion import TransformComposition, beyond_edge
-from wpriv.accounting.pld.negligible_frequencies import SmoothingKernel
+from wpriv.accounting.pld.inversion import SmoothingKernel, TransformComposition, beyond_edge
 from wpriv.accounting.pld.transforms import PowerProduct, TiltedAtoms
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.core.loss_pair import LossPair

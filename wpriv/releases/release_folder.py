@@ -18,8 +18,8 @@ from pathlib import Path
 from wpriv import randomness
 from wpriv._version import __version__
 from wpriv.accounting import ledger as file_ledger
+from wpriv.accounting.budget import weak_guarantee
 from wpriv.accounting.ledger import Ledger
-from wpriv.accounting.plausibility import weak_guarantee
 from wpriv.core.guarantee import Guarantee
 from wpriv.core.kinds import Adjacency
 from wpriv.core.process import Process, Step

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from wpriv._version import __version__
-from wpriv.config import yaml_document
+from wpriv.config import resolve, yaml_document
 from wpriv.config.recipe import Recipe
 from wpriv.config.schema import BOUND_COLUMNS
 from wpriv.core import registry
@@ -145,9 +145,6 @@ def arrays(path: Path) -> Json:
         raise UsageError(f"the arrays {path} cannot be read: {str(error)[:160]}") from None
 
 
-# keys of a recipe that do not change its numbers
-_COSMETIC = {"figure", "title", "limits", "expect", "source", "claims", "printed", "procedure", "time"}
-
 # keys of JSON rows that are no columns of the table; the source of each accountant is in the provenance
 _NO_COLUMNS = {"process", "source", "warnings"}
 
@@ -177,7 +174,7 @@ def claim(out: Path, recipe: Recipe, *, fresh: bool = False) -> None:
                 # before the recipe: nobody must take earlier results for those of the new one
                 for name in (TABLE, EXPECT, CELLS):
                     durable_writes.remove(out / name)
-            elif essence(_stored(out / RECIPE)) != essence(as_stored(recipe.data)):
+            elif resolve.essence(recipe_in(out)) != resolve.essence(as_stored(recipe.data)):
                 raise UsageError(
                     f"{out} holds the results of another recipe, or of this one before it was changed. Name another "
                     f"folder with `out`, or replace the results with `fresh=True`"
@@ -188,19 +185,12 @@ def claim(out: Path, recipe: Recipe, *, fresh: bool = False) -> None:
         raise of_file(error, out, "read", "name another folder with `out`") from None
 
 
-def _stored(path: Path) -> Json | None:
+def recipe_in(folder: Path) -> Json | None:
+    """Return the data of the recipe in a results folder; None where it cannot be read."""
     try:
-        return yaml_document.read(path).data
+        return yaml_document.read(folder / RECIPE).data
     except UsageError:
         return None
-
-
-def essence(data: object) -> object:
-    """Return what decides the results of a comparison: its recipe without texts, figures and expected numbers."""
-    if not isinstance(data, dict):
-        return data
-    kept = {k: v for k, v in data.items() if k not in _COSMETIC}
-    return {**kept, "panels": [essence(p) for p in kept["panels"]]} if isinstance(kept.get("panels"), list) else kept
 
 
 def finished(out: Path) -> dict[str, list[Row]]:

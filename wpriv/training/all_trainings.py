@@ -18,7 +18,7 @@ from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported, UsageError, WprivError
 from wpriv.files import checkpoint
 from wpriv.numerics.numbers import text
-from wpriv.randomness import stream_digest, training_seeds
+from wpriv.randomness import key_digest, training_seeds
 from wpriv.results import storage
 from wpriv.results.model import Json, Together
 from wpriv.training import run_folder
@@ -94,7 +94,7 @@ def of_plan(plan: Plan) -> Release | None:
     if plan.private is None:
         return None
     seed = plan.train.seed
-    streams = frozenset() if seed is None else frozenset({stream_digest(training_seeds(seed))})
+    streams = frozenset() if seed is None else frozenset({key_digest(training_seeds(seed).noise)})
     return Release(plan.process(), plan.delta, streams, _unit(plan))
 
 

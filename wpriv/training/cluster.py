@@ -84,7 +84,6 @@ class CellTask:
 
 
 def _print(line: str) -> None:
-    """Print a line of progress to the log of the task."""
     print(f"wpriv: {line}", flush=True)
 
 

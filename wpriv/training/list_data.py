@@ -73,7 +73,6 @@ def typed(name: str, given: Mapping[str, Any]) -> Json:
 
 
 def _check_root(root: Path | None) -> None:
-    """Refuse a root that is no folder."""
     if root is not None and not data.path_exists(root, "folder"):
         raise MissingResource(f"--data-root {str(root)[:300]!r}: no such folder; give the one that holds the data sets")
 

@@ -336,7 +336,6 @@ class Loop:
 
     @property
     def _entered(self) -> Begun:
-        """The run that has begun."""
         if self._begun is None:
             raise UsageError("a training runs in its with block: `with wpriv.training_loop(...) as run:`")
         return self._begun

@@ -124,7 +124,6 @@ class Predictor:
 
     @property
     def _loss(self) -> Loss:
-        """The loss of a record in the training."""
         from wpriv.training.tasks import fit
 
         if self.loss is not None:

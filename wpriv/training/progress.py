@@ -73,8 +73,8 @@ def count(say: Say | None, done: int, total: int) -> None:
 class Progress:
     """Adds eps to the rows of metrics, saves them, and reports progress."""
 
-    def __init__(self, plan: Plan, folder: RunFolder, say: Say | None, *, writes: bool):
-        self.plan, self.folder, self.say, self.writes = plan, folder, say if writes else None, writes
+    def __init__(self, plan: Plan, folder: RunFolder, say: Say | None):
+        self.plan, self.folder, self.say = plan, folder, say
         self.meter = self.say if isinstance(self.say, Meter) else None
         self.eps: float | None = None  # at the end of the last epoch
         self.started = time.monotonic() - earlier_seconds(folder)
@@ -89,7 +89,7 @@ class Progress:
         """Complete, save and report the metrics of an epoch, and return them."""
         self.eps = self.plan.eps(row["step"])
         row = {**row, "epsilon": self.eps, "seconds": round(time.monotonic() - self.started, 2)}
-        if self.writes:
+        if is_main():
             path = self.folder.path / storage.METRICS
             earlier = [other for other in _saved_rows(path) if int(other["step"]) < row["step"]]
             durable_writes.replace(path, storage.csv_text([*earlier, row]))

@@ -169,10 +169,8 @@ def names_in(path: Path) -> set[str]:
 
 def stored_recipe(path: Path) -> Json | None:
     """Return the recipe in a folder without keys that do not change the training; None if it cannot be read."""
-    try:
-        return resolve.essence(yaml_document.read(path / storage.RECIPE).data)
-    except UsageError:
-        return None
+    stored: Json | None = resolve.essence(storage.recipe_in(path))
+    return stored
 
 
 def inspect(path: Path, recipe: Recipe, *, resume: bool = False, fork: bool = False, fresh: bool = False) -> RunFolder:

@@ -6,7 +6,6 @@ The statement says what all of the trainings together keep.
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from wpriv.config import yaml_document
 from wpriv.config.recipe import Recipe
-from wpriv.errors import UnknownName, UsageError, require
+from wpriv.errors import UnknownName, UsageError, WprivError, require
 from wpriv.files import durable_writes
 from wpriv.files.durable_writes import LOCK, locked
 from wpriv.files.shown import Shown
@@ -26,7 +25,7 @@ from wpriv.training.plan import Plan
 from wpriv.training.progress import Say
 from wpriv.training.reports import render, words
 from wpriv.training.trained import Trained, load_finished
-from wpriv.training.training_grid import Cell, Grid, Labels, Setting, cells, with_first_weights
+from wpriv.training.training_grid import Cell, Grid, Setting, cells, with_first_weights
 
 # those of joblib, and submitit, which gives each cell to a cluster as a task
 BACKENDS = ("loky", "multiprocessing", "threading", "sequential", cluster.BACKEND)
@@ -50,18 +49,10 @@ class PlannedCell:
 
 @dataclass(frozen=True)
 class Finished:
-    """A finished training of a recipe with several: its labels and what its folder holds."""
+    """A finished training of a recipe with several, and what its folder holds."""
 
     cell: Cell
     trained: Trained
-
-    @property
-    def labels(self) -> Labels:
-        return self.cell.labels
-
-    @property
-    def folder(self) -> str:
-        return self.trained.out.name
 
 
 @dataclass(frozen=True, repr=False)
@@ -234,9 +225,8 @@ def _wall_seconds(finished: list[Finished]) -> float | None:
     """The time of all finished trainings, as far as they say it."""
     seconds = []
     for run in finished:
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            about = json.loads((run.trained.out / storage.PROVENANCE).read_text(encoding="utf-8"))
-            seconds.append(float(about["wall_seconds"]))
+        with contextlib.suppress(WprivError, ValueError, KeyError, TypeError):
+            seconds.append(float(model.json_object(run.trained.out / storage.PROVENANCE)["wall_seconds"]))
     return round(sum(seconds), 1) if len(seconds) == len(finished) else None
 
 
@@ -244,9 +234,9 @@ def _load(grid: Grid, cell: Cell) -> Trained:
     """Load a finished cell, with the sizes of its data set from its statement."""
     file = grid.out / cell.name / storage.STATEMENT
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))["data"]
+        data = model.json_object(file)["data"]
         sizes = {"records": data["records"], **data.get("groups", {})}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (WprivError, KeyError, TypeError, AttributeError):
         sizes = {"": None}
     if not all(type(size) is int and size > 0 for size in sizes.values()):
         raise UsageError(
@@ -269,7 +259,7 @@ def _tables(recipe: Recipe, finished: Sequence[Finished], statement: Json) -> tu
     """
     alone = is_repeated_only(recipe)
     rows = [
-        {**run.labels, **row}
+        {**run.cell.labels, **row}
         for run in finished
         for row in (run.trained.results() if alone else run.trained.results()[:1])
     ]
@@ -298,11 +288,11 @@ def _write_figures(recipe: Recipe, finished: Sequence[Finished], out: Path) -> N
     rows: list[Row] = []
     first: dict[tuple[str, ...], Finished] = {}
     for run in finished:
-        setting = plot.setting_words(run.labels)
+        setting = plot.setting_words(run.cell.labels)
         first.setdefault(tuple(setting), run)
         *panel, case = setting or [""]
         place: Row = {"panel": ", ".join(panel), "case": case} if case else {}
-        place |= {RUN: run.labels[RUN]} if RUN in run.labels else {}
+        place |= {RUN: run.cell.labels[RUN]} if RUN in run.cell.labels else {}
         rows += [{**place, **row} for row in storage.table(run.trained.out / storage.METRICS)]
     if not rows:
         return
@@ -322,12 +312,12 @@ def _panels(name: str, run: Finished, options: Row) -> list[Row]:
     folder = run.trained.out
     if not (folder / name).is_file():
         return []
-    measures = panel_header(run.labels, folder, options)
+    measures = panel_header(run.cell.labels, folder, options)
     header = {"header": measures} if measures else {}
     rows = []
     for row in storage.table(folder / name):
         panel = [str(row["panel"])] if row.get("panel") else []
-        rows.append({**row, "panel": ", ".join([*plot.setting_words(run.labels), *panel]), **header})
+        rows.append({**row, "panel": ", ".join([*plot.setting_words(run.cell.labels), *panel]), **header})
     return rows
 
 
@@ -345,7 +335,7 @@ def panel_header(labels: Row, folder: Path, options: Row) -> str:
         return ""
     term, distance = float(metrics[first]), float(metrics["distance"])
     loss = (1 - float(alpha)) * term + float(alpha) * distance
-    statement = json.loads((folder / storage.STATEMENT).read_text(encoding="utf-8"))
+    statement = model.json_object(folder / storage.STATEMENT)
     noise = float((statement.get("noise") or {}).get("standard_deviation", 0.0))  # on each coordinate of a step
     upper = [("noise", noise), ("loss", loss), (FIRST_TERMS[first], term), ("distance", distance)]
     if labels.get("options.error", options.get("error")) == "sum":
@@ -391,7 +381,7 @@ def _statement(
         trainings=trainings,
         without=len(without),
         seeded=any(_seed(run) is not None for run in runs if run not in without),
-        earlier=[run.folder for run in runs if run.trained.statement.get("earlier_runs")],
+        earlier=[run.cell.name for run in runs if run.trained.statement.get("earlier_runs")],
         others=others,
     )
     data: Json = {
@@ -419,8 +409,8 @@ def _run(run: Finished) -> Json:
     row = run.trained.proven[0].as_dict() if run.trained.proven else {}
     promise = run.trained.statement.get("promise")
     return {
-        "folder": run.folder,
-        "labels": run.labels,
+        "folder": run.cell.name,
+        "labels": run.cell.labels,
         "seed": _seed(run),
         "private": run.trained.plan.private is not None,
         "promise": promise if promise or row else "no accountant gives an (eps, delta) guarantee",

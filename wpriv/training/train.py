@@ -208,7 +208,6 @@ def _refuse(owner: str, arguments: Mapping[str, Any]) -> None:
 
 
 def _print_line(line: str) -> None:
-    """Print a line of progress on standard error."""
     print(f"wpriv: {line}", file=sys.stderr, flush=True)
 
 

@@ -250,7 +250,6 @@ def _answers(job: Plan, process: Process, statement: Json) -> tuple[list[Guarant
 
 
 def _metrics(path: Path) -> list[Row]:
-    """Return the metrics of a finished run."""
     try:
         rows = storage.table(path / storage.METRICS)
     except (UsageError, MissingResource):

@@ -18,7 +18,7 @@ from wpriv.accounting import load_recipe
 from wpriv.config import document, resolve
 from wpriv.config.recipe import Recipe, check, plain_path
 from wpriv.config.train_parts import Axis
-from wpriv.errors import Interrupted, MissingResource, UsageError, WprivError
+from wpriv.errors import Interrupted, MissingResource, UsageError, placed
 from wpriv.results.expectations import RUN
 from wpriv.training import plan, progress, run_folder, train_data, training_run
 from wpriv.training.data import Data
@@ -161,9 +161,9 @@ class Grid:
         """Return whether the folder of a cell holds a finished training."""
         return run_folder.inspect(self.out / cell.name, cell.recipe, resume=True).done
 
-    def planned(self, cell: Cell, sizes: Mapping[str, int] | None = None) -> tuple[Plan, RunFolder]:
+    def planned(self, cell: Cell) -> tuple[Plan, RunFolder]:
         """Return the plan of a cell and the state of its folder."""
-        return training_run.planned(cell.recipe, self.out / cell.name, root=self.root, sizes=sizes, resume=True)
+        return training_run.planned(cell.recipe, self.out / cell.name, root=self.root, resume=True)
 
     def train(self, cell: Cell, say: Say | None = None, stop: Stop | None = None) -> Trained:
         """Train one cell in its folder, after other trainings of this process, or load it if it is finished."""
@@ -223,10 +223,8 @@ class Grid:
         """
         distinct: dict[str, Cell] = {}
         for cell in self.cells:
-            try:
+            with placed(cell.name):
                 folder = run_folder.inspect(self.out / cell.name, cell.recipe, resume=True)
-            except WprivError as error:
-                raise error.at(cell.name) from None
             if not (folder.done or folder.resume or folder.weights):
                 distinct.setdefault(_key({key: item for key, item in cell.recipe.data.items() if key != "seed"}), cell)
         by_data: dict[str, list[Cell]] = {}
@@ -237,11 +235,9 @@ class Grid:
         for group in by_data.values():
             loaded: Data | None = None
             for cell in group:
-                try:
+                with placed(cell.name):
                     loaded = train_data.data(cell.recipe, self.root) if loaded is None else loaded
                     plan.plan(cell.recipe, train_data.sizes_of(cell.recipe, loaded))
-                except WprivError as error:
-                    raise error.at(cell.name) from None
 
     def require_room(self) -> None:
         """Check that the ledger has room for all trainings that have not begun, before the first one begins.

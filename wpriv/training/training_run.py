@@ -70,18 +70,16 @@ def schedule(job: Plan, run: int = 1) -> Schedule:
     )
 
 
-def planned(
-    recipe: Recipe, out: Path, *, root: str | Path | None = None, sizes: Mapping[str, int] | None = None, **start: bool
-) -> tuple[Plan, RunFolder]:
+def planned(recipe: Recipe, out: Path, *, root: str | Path | None = None, **start: bool) -> tuple[Plan, RunFolder]:
     """Return the plan of a run and the state of its folder, without running it.
 
     Records are not loaded if their sizes are known, nor is torch if there is no checkpoint or model to continue from.
 
     Args:
-        sizes: of the data, if known. start: ``resume``, ``fork``, ``fresh``.
+        start: ``resume``, ``fork``, ``fresh``.
     """
     folder = run_folder.resolve_run(run_folder.inspect(out, recipe, **start), recipe)
-    return plan.plan(recipe, sizes or train_data.sizes(recipe, root), folder.earlier_process()), folder
+    return plan.plan(recipe, train_data.sizes(recipe, root), folder.earlier_process()), folder
 
 
 def plan_found(recipe: Recipe, folder: RunFolder, sizes: Mapping[str, int]) -> Plan:
@@ -297,10 +295,10 @@ class TrainingRun:
 
     def prepare(self, begun: Begun) -> tuple[Engine, Callable[[], Any]]:
         """Return the engine and the places of all steps left; the folder is claimed once model and data fit."""
-        from wpriv.training.engine import distributed, launch
+        from wpriv.training.engine import launch
 
         job, folder = begun.plan, begun.folder
-        reporter = progress.Progress(job, folder, self.say, writes=distributed.is_main())
+        reporter = progress.Progress(job, folder, self.say)
 
         def claim() -> None:
             if self.given is not None and job.private is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from wpriv.accounting import adaptive_history, evaluate
+from wpriv.accounting.budget import weak_figures, weak_guarantee
 from wpriv.accounting.evaluate import Refusal
-from wpriv.accounting.plausibility import weak_figures, weak_guarantee
 from wpriv.config.train_parts import STABILITY
 from wpriv.config.train_schema import Privacy, Train
 from wpriv.core.guarantee import Guarantee

@@ -28,11 +28,11 @@ from wpriv.config.train_schema import Privacy, Train
 from wpriv.core.guarantee import Curve, Guarantee
 from wpriv.core.process import Process
 from wpriv.core.repeats import MAX_DRAWN_MEAN, Repeats, parse
-from wpriv.errors import Interrupted, Unsupported, UsageError, require
+from wpriv.errors import Interrupted, Unsupported, UsageError, WprivError, require
 from wpriv.files import durable_writes
 from wpriv.files.durable_writes import LOCK, locked
 from wpriv.numerics.numbers import echo, text
-from wpriv.results import expectations, plot, storage
+from wpriv.results import expectations, model, plot, storage
 from wpriv.results.model import Json, Row
 from wpriv.training import (
     finalize,
@@ -496,12 +496,11 @@ def _delete_runs(out: Path) -> None:
 
 
 def _load(plan: TuningPlan, out: Path) -> Trained:
-    """Return the finished tuned training of a folder."""
     path = out / storage.STATEMENT
     try:
-        statement = json.loads(path.read_text(encoding="utf-8"))
+        statement = model.json_object(path)
         chosen = statement["tuning"]["chosen"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (WprivError, KeyError, TypeError):
         raise UsageError(
             f"{path} cannot be read. Restore it, or train in another folder with `out`, at the cost of both"
         ) from None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import wpriv
 from wpriv.accounting.claims.order import privacy_order
-from wpriv.accounting.claims.subject import described
+from wpriv.accounting.claims.verify_claim import described
 from wpriv.errors import Unsupported, UsageError
 
 MIRROR = {"dominates": "dominated", "dominated": "dominates", "equal": "equal", "crosses": "crosses"}

@@ -11,8 +11,15 @@ from scipy.special import ndtr
 from scipy.stats import norm
 
 from wpriv.accounting.mechanisms import _lognormal_chains
-from wpriv.accounting.mechanisms._chain_choice import Ring, line_of, pairs_of, ring_above, ring_below
-from wpriv.accounting.mechanisms._covariance_choice import factored, pilot
+from wpriv.accounting.mechanisms._covariance_choice import (
+    Ring,
+    factored,
+    line_of,
+    pairs_of,
+    pilot,
+    ring_above,
+    ring_below,
+)
 from wpriv.accounting.mechanisms._few_values import values_above, values_below
 from wpriv.accounting.mechanisms._lognormal_chains import added_variable, chain_law
 from wpriv.accounting.mechanisms._lognormal_sums import (

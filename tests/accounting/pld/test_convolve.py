@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -32,9 +31,14 @@ from wpriv.accounting.pld.saddle_point import group_pairs
 from wpriv.errors import Unsupported
 
 
-def tilted(index: np.ndarray, mass: np.ndarray, step: float, tilt: float) -> LatticePmf:
+def tilted(
+    index: np.ndarray, mass: np.ndarray, step: float, tilt: float, n: int = 1, infinity: float = 0.0
+) -> LatticePmf:
+    """The PMF of a step, of which n have an infinite loss with probability ``infinity``."""
     weight = mass * np.exp(tilt * index * step)
-    return LatticePmf(index, weight / weight.sum(), math.log(weight.sum()))
+    infinite = -math.expm1(math.log1p(-infinity) / n)
+    log_norm = math.log(weight.sum()) + math.log1p(-infinite)
+    return LatticePmf(index, weight[None] / weight.sum(), np.array([log_norm]), np.array([n]), np.array([infinite]))
 
 
 def delta_of(y: np.ndarray, mass: np.ndarray, eps: float) -> float:
@@ -59,17 +63,8 @@ def random_pmf(rng: np.random.Generator, most: int = 12) -> tuple[np.ndarray, np
     return index, mass / mass.sum()
 
 
-def bracket(pmfs, counts, step, tilt, *, infinity=0.0, tail=1e-14):
-    arrays = [np.array([n]) for n in counts]
-    side = compose_window(
-        [(pmf, 0.0) for pmf in pmfs],
-        arrays,
-        step,
-        tilt,
-        tail,
-        math.log1p(-infinity),
-        lambda size: _product(pmfs, arrays, size),
-    )
+def bracket(pmfs, step, tilt, *, tail=1e-14):
+    side = compose_window(pmfs, step, tilt, tail, _product)
     return lambda eps: (side.delta(eps, -1), side.delta(eps, +1))
 
 
@@ -80,16 +75,15 @@ def test_a_window_is_the_convolution_up_to_its_slack(seed):
     step, tilt = 10 ** rng.uniform(-4, -0.5), float(rng.choice([0.0, rng.uniform(0, 3)]))
     parts = [(*random_pmf(rng), int(rng.integers(1, 20))) for _ in range(int(rng.integers(1, 4)))]
     infinity = float(rng.choice([0.0, 0.01]))
-    pmfs = [tilted(index, mass, step, tilt) for index, mass, _ in parts]
-    pmfs[0] = replace(pmfs[0], log_norm=pmfs[0].log_norm + math.log1p(-infinity) / parts[0][2])
-    ask = bracket(pmfs, [n for *_, n in parts], step, tilt, infinity=infinity)
+    pmfs = [tilted(*part[:2], step, tilt, part[2], infinity if part is parts[0] else 0.0) for part in parts]
+    ask = bracket(pmfs, step, tilt)
     y, mass = direct(parts, step)
     for eps in rng.choice(y, 6) + step * rng.choice([0.0, 0.3], 6):
         exact = delta_of(y, mass, float(eps)) * (1 - infinity) + infinity
         low, high = ask(float(eps))
         assert low <= exact * (1 + 1e-13)
         assert exact * (1 - 1e-13) <= high
-        centre = sum(n * float(pmf.mass @ pmf.losses(step)) for pmf, (*_, n) in zip(pmfs, parts, strict=True))
+        centre = sum(n * float(pmf.mass[0] @ pmf.losses(step)) for pmf, (*_, n) in zip(pmfs, parts, strict=True))
         if abs(eps - centre) < 2 * step and exact > 1e-6:  # near the middle of the tilted PMF nothing is lost
             assert high - low <= 1e-9 * exact + 1e-11 * (1 + tilt)  # the slack is some 1e-12, whatever delta is
 
@@ -103,8 +97,8 @@ def test_binomial_walks_of_a_million_steps(tilt):
     k = np.arange(n + 1.0)
     log_mass = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1) + k * math.log(p) + (n - k) * math.log1p(-p)
     y = h * (2 * k - n)
-    pmf = tilted(np.array([-1, 1]), np.array([1 - p, p]), h, tilt)
-    ask = bracket([pmf], [n], h, tilt, tail=1e-18)
+    pmf = tilted(np.array([-1, 1]), np.array([1 - p, p]), h, tilt, n)
+    ask = bracket([pmf], h, tilt, tail=1e-18)
     mean = n * h * math.tanh(h * (tilt + 0.5))
     for eps in (mean, mean + 1.0, max(mean - 1.0, 0.0)):
         exact = delta_of(y, np.exp(log_mass), eps)
@@ -118,7 +112,7 @@ def test_a_tiny_delta_keeps_its_relative_accuracy():
     h, n, p = 0.1, 4000, 1 / (1 + math.exp(-0.1))
     y, mass = direct([(np.array([-1, 1]), np.array([1 - p, p]), n)], h)
     tilt = 4.0
-    ask = bracket([tilted(np.array([-1, 1]), np.array([1 - p, p]), h, tilt)], [n], h, tilt, tail=1e-16)
+    ask = bracket([tilted(np.array([-1, 1]), np.array([1 - p, p]), h, tilt, n)], h, tilt, tail=1e-16)
     eps = 150.0
     exact = delta_of(y, mass, eps)
     low, high = ask(eps)
@@ -129,7 +123,7 @@ def test_a_tiny_delta_keeps_its_relative_accuracy():
 
 
 def test_eps_beyond_every_loss_leaves_only_the_mass_at_infinity():
-    ask = bracket([tilted(np.array([-1, 1]), np.array([0.4, 0.6]), 0.1, 0.0)], [10], 0.1, 0.0, infinity=0.25)
+    ask = bracket([tilted(np.array([-1, 1]), np.array([0.4, 0.6]), 0.1, 0.0, 10, 0.25)], 0.1, 0.0)
     low, high = ask(1.01)
     assert low <= 0.25 <= high
     assert high - low < 1e-10
@@ -137,7 +131,7 @@ def test_eps_beyond_every_loss_leaves_only_the_mass_at_infinity():
 
 def test_an_infinite_slack_leaves_the_trivial_bracket_at_every_eps():
     index, mass = np.arange(-5, 6), np.full(11, 1 / 11)
-    side = replace(with_tail_sums(LatticePmf(index, mass, 0.0), 0.1, 20.0, 1e-9, 0.0, 0.0), slack=math.inf)
+    side = with_tail_sums(0.1, 20.0, index, mass, 0.0, infinity=1e-9, slack=math.inf)
     for eps in (-1.0, 0.0, 5.0, 40.0, 1e4):  # from 38 on the factor of the slack underflows
         assert side.delta(eps, +1) == 1.0
         assert side.delta(eps, -1) == 1e-9
@@ -151,7 +145,7 @@ def test_sums_over_a_window_are_within_their_rounding_of_exact_ones(deviation, t
     y = index * step
     mass = np.exp(-((y / deviation) ** 2) / 2) * (1 + 0.1 * np.sin(1.7 * index))
     mass /= mass.sum()
-    side = with_tail_sums(LatticePmf(index, mass, -1.0), step, tilt, 0.0, 0.0, 0.0)
+    side = with_tail_sums(step, tilt, index, mass, -1.0, infinity=0.0, slack=0.0)
     assert (side.above.size > 0) == (deviation < 1)
     for eps in np.array([-2.0, -1.0, 0.001, 0.5, 2.0, 4.0]) * deviation:
         above = y > eps
@@ -195,14 +189,14 @@ def test_coefficients_of_a_transform_are_exact_to_the_error_they_name(size):
     flat, spiked = rng.random(size), np.zeros(size)
     spiked[rng.integers(0, size, 3)] = 1.0, 0.5, 0.2
     for mass in (flat, spiked, rng.random(size) ** 30):
-        pmf = LatticePmf(np.arange(size), mass / mass.sum(), 0.0)
+        index, mass = np.arange(size), mass / mass.sum()
         some = np.unique(rng.integers(0, size // 2 + 1, 60))
         turns = np.arange(size)[:, None] * some % size
         angles = -2 * np.longdouble("3.14159265358979323846264338327950288") * turns / size
-        weight = pmf.mass.astype(np.longdouble)
+        weight = mass.astype(np.longdouble)
         exact = weight @ np.cos(angles) + 1j * (weight @ np.sin(angles))
-        found = spectrum(pmf.index, pmf.mass, size)[some]
-        assert float(np.max(np.abs(found - exact))) <= transform_error(pmf, size) < 3e-14
+        found = spectrum(index, mass, size)[some]
+        assert float(np.max(np.abs(found - exact))) <= transform_error(index, size) < 3e-14
 
 
 @pytest.mark.parametrize("powers", [[1, 1], [7, 2], [900, 31]])
@@ -210,17 +204,15 @@ def test_a_product_is_exact_to_the_error_it_names(powers):
     # oracle: extended precision; the spectra of a two-pointed row go down to nothing
     rng = np.random.default_rng(6)
     bell = np.exp(-((np.arange(-40, 41) / 9.0) ** 2)) + 1e-6 * rng.random(81)
-    pmfs = [
-        LatticePmf(np.arange(-40, 41), np.array([bell / bell.sum()]), np.zeros(1)),
-        LatticePmf(np.array([-256, 256]), np.full((1, 2), 0.5), np.zeros(1)),
-    ]
+    rows = [(np.arange(-40, 41), bell), (np.array([-256, 256]), np.full(2, 0.5))]
+    pmfs = [tilted(index, mass, 1.0, 0.0, n) for (index, mass), n in zip(rows, powers, strict=True)]
     size = 4096
-    values, error = _product(pmfs, [np.array([n]) for n in powers], size)
+    values, error = _product(pmfs, size)
     exact = np.ones(size // 2 + 1, dtype=np.clongdouble)
     for pmf, n in zip(pmfs, powers, strict=True):
         turns = (pmf.index[:, None] % size) * np.arange(size // 2 + 1) % size
         angles = -2 * np.longdouble("3.14159265358979323846264338327950288") * turns / size
-        weight = pmf.rows[0].astype(np.longdouble)
+        weight = pmf.mass[0].astype(np.longdouble)
         exact = exact * (weight @ np.cos(angles) + 1j * (weight @ np.sin(angles))) ** n
     assert np.all(np.abs(values - exact) <= error + 1e-300)
     assert error.max() <= 1e-10

@@ -16,10 +16,9 @@ from tests import oracles
 from wpriv.accounting.mechanisms.discrete_gauss import DiscreteGauss
 from wpriv.accounting.mechanisms.gauss import GaussPair
 from wpriv.accounting.mechanisms.laplace import LaplacePair
-from wpriv.accounting.pld import composition, constants, inversion, negligible_frequencies
+from wpriv.accounting.pld import composition, constants, inversion
 from wpriv.accounting.pld.composition import Composition
-from wpriv.accounting.pld.inversion import invert_transform
-from wpriv.accounting.pld.negligible_frequencies import SmoothingKernel, significant_frequencies
+from wpriv.accounting.pld.inversion import SmoothingKernel, invert_transform, significant_frequencies
 from wpriv.accounting.pld.transforms import Bulk, TiltedAtoms, even_sums
 from wpriv.core.subsampled_pairs import fixed, poisson
 from wpriv.errors import Unsupported
@@ -242,6 +241,6 @@ def test_a_question_after_others_have_taken_all_the_work_is_still_answered(monke
 
 def test_gaps_between_runs_of_frequencies_are_filled_where_they_are_short():
     t = np.array([1.0, 2.0, 3.0, 4.0, 400.0, 401.0])
-    runs = negligible_frequencies._runs(t, np.array([True, False, True, False, True]), 1.0)
+    runs = inversion._runs(t, np.array([True, False, True, False, True]), 1.0)
     # the gap from 2 to 3 is filled, the one from 4 to 400 is not
     assert runs == [(0, 4), (400, 401)]

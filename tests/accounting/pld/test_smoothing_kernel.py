@@ -12,7 +12,7 @@ from scipy.integrate import quad
 from scipy.special import i0e
 
 from wpriv.accounting.pld import constants
-from wpriv.accounting.pld.negligible_frequencies import SmoothingKernel
+from wpriv.accounting.pld.inversion import SmoothingKernel
 
 
 def density(x):

@@ -12,9 +12,9 @@ import pytest
 import wpriv
 from wpriv.accounting.mechanisms.gauss import GaussPair
 from wpriv.accounting.pld import constants
+from wpriv.accounting.pld.discretize import _stretch, choose_nodes, split_by_node_count
 from wpriv.accounting.pld.lattice import tilt_pmf
 from wpriv.accounting.pld.saddle_point import approximate_pmf, group_pairs
-from wpriv.accounting.pld.step_nodes import _stretch, choose_nodes, split_by_node_count
 from wpriv.core.subsampled_pairs import poisson
 
 
@@ -62,7 +62,7 @@ def test_the_moment_of_a_rare_large_loss_keeps_its_digits(tilt):
     # oracle: mpmath; n steps multiply an error of ln E[e^{tilt Y}] by n, up to 2^40
     rare = 1e-7 * math.exp(-40 * tilt)
     mass, y = np.array([[1 - rare, rare]]), np.array([0.0, 40.0])
-    pmf = tilt_pmf(np.array([0, 40]), mass, y, tilt)
+    pmf = tilt_pmf(np.array([0, 40]), mass, y, tilt, np.ones(1), 0.0)
     with mpmath.workdps(40):
         exact = mpmath.log1p(mpmath.mpf(rare) * mpmath.expm1(40 * mpmath.mpf(tilt)))
         assert abs(float(pmf.log_norm[0] - exact)) < 1e-20
@@ -70,7 +70,7 @@ def test_the_moment_of_a_rare_large_loss_keeps_its_digits(tilt):
 
 def test_a_mass_at_infinity_below_rounding_is_missing_from_the_moment():
     # oracle: ln(1 - w) of a PMF at zero; the masses themselves add up to one in floating point
-    pmf = tilt_pmf(np.array([0]), np.ones((2, 1)), np.zeros(1), 2.0, np.array([1e-17, 9e-15]))
+    pmf = tilt_pmf(np.array([0]), np.ones((2, 1)), np.zeros(1), 2.0, np.ones(2), np.array([1e-17, 9e-15]))
     np.testing.assert_allclose(pmf.log_norm, [-1e-17, -9e-15], rtol=1e-12)
 
 

@@ -20,10 +20,9 @@ from wpriv.core.process import Process, Step
 from wpriv.errors import CheckFailed, Unsupported
 from wpriv.figures._trainings import audit as figure
 from wpriv.training import plan, train_data
-from wpriv.training.audit import audited_training, coin_tests
+from wpriv.training.audit import audited_training
 from wpriv.training.audit.audit import audit
-from wpriv.training.audit.audited_training import Outcome
-from wpriv.training.audit.coin_tests import eps_of_guesses
+from wpriv.training.audit.audited_training import Outcome, eps_of_guesses
 from wpriv.training.train import recipe_of
 
 WHOLE = Process((Step(Gauss(1.0)),))
@@ -176,7 +175,7 @@ def test_guesses_are_of_the_extreme_scores_and_the_levels_of_all_tests_add_up_to
         Outcome(half, {"sums": half.astype(float), "differences": np.zeros(100)}, WHOLE)
         for half in (coins[:100], coins[100:])
     ]
-    tests = coin_tests.guess_tests(outcomes, 0.0)
+    tests = audited_training.guess_tests(outcomes, 0.0)
     assert sum(test.error for test in tests) == pytest.approx(0.05)
     assert [test.guesses for test in tests if test.statistic == "sums"] == [10, 20, 50, 100]
     assert all(test.correct == test.guesses for test in tests if test.statistic == "sums")
@@ -208,20 +207,20 @@ DESIGNS = {
 @pytest.mark.parametrize("name", DESIGNS)
 def test_the_ceiling_is_the_bound_of_a_training_without_noise(name):
     process, one_sided = DESIGNS[name]
-    assert coin_tests.is_one_sided(process, 2000, 1e-5, 2) == one_sided
+    assert audited_training.is_one_sided(process, 2000, 1e-5, 2) == one_sided
     outcome = scored(process, 2000, 1)
-    bound = max(test.epsilon_at_least for test in coin_tests.guess_tests([outcome], 1e-5))
-    assert bound == pytest.approx(coin_tests.ceiling([outcome], 1e-5, "one-run"), abs=0.02)
+    bound = max(test.epsilon_at_least for test in audited_training.guess_tests([outcome], 1e-5))
+    assert bound == pytest.approx(audited_training.ceiling([outcome], 1e-5, "one-run"), abs=0.02)
     most = max(eps_of_guesses(r, r, 2000, 1e-5, 0.05 / 8) for r in (500, 1000))
     assert 3.5 < bound <= most
-    assert coin_tests.ceiling([outcome], 0.01, "one-run") == 0
+    assert audited_training.ceiling([outcome], 0.01, "one-run") == 0
 
 
 def test_the_ceiling_of_two_worlds_counts_the_canaries_that_no_step_draws():
     process = Process((Step(Gauss(1.0), 23, Poisson(0.089)),))
     outcomes = [scored(process, 1, seed) for seed in range(400)]
-    bound = max(test.epsilon_at_least for test in coin_tests.rank_tests(outcomes, 1e-5))
-    assert bound == pytest.approx(coin_tests.ceiling(outcomes, 1e-5, "two-worlds"), abs=0.2)
+    bound = max(test.epsilon_at_least for test in audited_training.rank_tests(outcomes, 1e-5))
+    assert bound == pytest.approx(audited_training.ceiling(outcomes, 1e-5, "two-worlds"), abs=0.2)
 
 
 @pytest.mark.parametrize("eps", [0.5, 2.0])
@@ -233,7 +232,7 @@ def test_guesses_of_in_alone_err_as_rarely_as_stated(eps):
         coins = rng.random(400) < 0.5
         answers = coins ^ (rng.random(400) < 1 / (1 + np.exp(eps)))
         outcome = Outcome(coins, {"sums": answers + 1e-3 * rng.standard_normal(400)}, process)
-        wrong += max(test.epsilon_at_least for test in coin_tests.guess_tests([outcome], 0.0)) > eps
+        wrong += max(test.epsilon_at_least for test in audited_training.guess_tests([outcome], 0.0)) > eps
     assert wrong <= audits * 0.05 + 4 * np.sqrt(audits * 0.05 * 0.95)
 
 
@@ -263,10 +262,10 @@ def test_two_worlds_count_the_most_extreme_scores():
     coins = rng.random(400) < 0.5
     score = coins * 4.0 + rng.standard_normal(400)
     outcomes = [Outcome(coins[[i]], {"sums": score[[i]]}, WHOLE) for i in range(400)]
-    (test,) = coin_tests.rank_tests(outcomes, 0.0)
+    (test,) = audited_training.rank_tests(outcomes, 0.0)
     assert test.epsilon_at_least > 2.5
     reversed_coins = [replace(outcome, coins=~outcome.coins) for outcome in outcomes]
-    assert coin_tests.rank_tests(reversed_coins, 0.0)[0].epsilon_at_least == 0
+    assert audited_training.rank_tests(reversed_coins, 0.0)[0].epsilon_at_least == 0
 
 
 def test_the_claim_of_an_audit_is_no_claim_of_an_accountant():

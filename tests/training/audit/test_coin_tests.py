@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wpriv.training.audit.audited_training import eps_of_guesses
 from wpriv.training.audit.claimed_curve import of_eps
-from wpriv.training.audit.coin_tests import eps_of_guesses
 from wpriv.training.audit.score_tests import guess_chance
 
 

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from wpriv.errors import MissingResource, UsageError
 from wpriv.training import train
 from wpriv.training.data import read
-from wpriv.training.models import gpt2
+from wpriv.training.models._networks import Gpt2
 from wpriv.training.tasks import next_token
 
 
@@ -70,4 +70,4 @@ def test_a_missing_transformers_is_named_with_its_extra(monkeypatch):
     monkeypatch.delitem(sys.modules, "wpriv.training.models._gpt2_logits", raising=False)
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(MissingResource, match=r"pip install 'wpriv\[llm\]'"):
-        gpt2.build(gpt2.Params(), (8,), 20)
+        Gpt2().build((8,), 20)

@@ -8,7 +8,7 @@ the chance that its loss exceeds eps.
 
 from __future__ import annotations
 
-from typing import Protocol
+from functools import partial
 
 import numpy as np
 
@@ -35,16 +35,6 @@ PAIR = (
 # a smaller probability is bounded from above only
 NEGLIGIBLE_PROBABILITY = 1e-100
 
-Ends = tuple[float, float]
-
-
-class _Tail(Protocol):
-    """The tail of the composed privacy loss in one direction."""
-
-    def probability(self, eps: float, sufficient_upper: float) -> Ends: ...
-
-    def epsilon(self, probability: float) -> Ends: ...
-
 
 def account(process: Process, *, tol: float = 1e-3) -> Curve:
     """The curve of probabilistic DP of any process that ``pld`` can account for.
@@ -59,13 +49,14 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
     runs = process.directions()
     closed = [pair for pair in map(closed_form, runs) if pair is not None]
     exact = len(closed) == len(runs)
-    tails: list[_Tail] = (
-        [*map(_ExactTail, closed)] if exact else [LossTail(Composition(run), min(tol, 1e-2) / 10) for run in runs]
-    )
+    tails = [] if exact else [LossTail(Composition(run), min(tol, 1e-2) / 10) for run in runs]
+
+    def log_tail(pair: LossPair, eps: float) -> float:
+        return float(pair.tails(np.array(eps)).sf_p)
 
     def delta(eps: float) -> Bracket:
         if exact:
-            return Bracket.exact_exp(max(float(pair.tails(np.array(eps)).sf_p) for pair in closed))
+            return Bracket.exact_exp(max(log_tail(pair, eps) for pair in closed))
         low, high = 0.0, 0.0
         for tail in tails:
             # the second direction is not refined where it lies far below the first
@@ -74,6 +65,8 @@ def account(process: Process, *, tol: float = 1e-3) -> Curve:
         return Bracket(_estimate(low, high), low, high)
 
     def epsilon(delta: float) -> Bracket:
+        if exact:
+            return Bracket.exact(max(epsilon_at(partial(log_tail, p), delta, high=p.support[1]) for p in closed))
         low, high = 0.0, 0.0
         for tail in tails:
             # a direction that meets delta below the eps of the first does not matter
@@ -100,18 +93,3 @@ def _is_largest(process: Process) -> bool:
 def _estimate(low: float, high: float) -> float:
     """An estimate between two ends: their mean, or the safe end where they are far apart."""
     return (low + high) / 2 if high <= 2 * low else high
-
-
-class _ExactTail:
-    """The tail of a composition in closed form."""
-
-    def __init__(self, pair: LossPair):
-        self.pair = pair
-
-    def probability(self, eps: float, sufficient_upper: float) -> Ends:
-        value = float(np.exp(self.pair.tails(np.array(eps)).sf_p))
-        return value, value
-
-    def epsilon(self, probability: float) -> Ends:
-        eps = epsilon_at(lambda eps: float(self.pair.tails(np.array(eps)).sf_p), probability, high=self.pair.support[1])
-        return eps, eps

@@ -92,7 +92,6 @@ class Decision(Shown):
         return rows + self._refutation() if self.verdict == REFUTED else rows
 
     def _refutation(self) -> list[tuple[str, str]]:
-        """The test, its rates, and the simulation of the two worlds."""
         rows, test, seen = [], self.test, self.simulation
         if test is not None:
             ends = ((test.fpr_lower, test.fpr_upper), (test.tpr_lower, test.tpr_upper))

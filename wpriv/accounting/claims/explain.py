@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from wpriv._version import __version__
 from wpriv.accounting import build_process, evaluate
 from wpriv.accounting import membership_figures as attacks
+from wpriv.accounting.budget import runs_in_advance
 from wpriv.accounting.membership_figures import Attacks, Known, Mu, Pair, Ran, Rho
-from wpriv.accounting.plausibility import runs_in_advance
 from wpriv.config.plain_words import Claim, parse_claim
 from wpriv.core.guarantee import RIGOROUS, Guarantee
 from wpriv.core.guarantee import SCHEMA as GUARANTEE
@@ -327,15 +327,15 @@ def _of_text(what: str, delta: float | None) -> tuple[Known, Sequence[str]]:
         return _of_release(Path(what), delta)
     if os.path.isfile(os.path.join(what, "statement.json")):
         return _of_folder(Path(what), delta)
-    from wpriv.accounting.claims import subject  # which loads pydantic
+    from wpriv.accounting.claims.verify_claim import described  # which loads pydantic
 
     stated, of_several_runs = _stated(what)
     if stated is not None and stated.is_proven and (of_several_runs or stated.accountant not in evaluate.PROVING):
         return _pair_alone(float(stated.epsilon), float(stated.delta), delta), ()
-    described = subject.described(what)
+    named = described(what)
     share = DELTA if stated is None else float(stated.delta)
-    known = attacks.ran(described.process, share if delta is None else delta)
-    return known, runs_in_advance(described, evaluate.PROVING[0])
+    known = attacks.ran(named.process, share if delta is None else delta)
+    return known, runs_in_advance(named, evaluate.PROVING[0])
 
 
 def _stated(what: str) -> tuple[Figure | None, bool]:

@@ -358,7 +358,6 @@ def _warnings(a: Process, b: Process) -> tuple[str, ...]:
 
 
 def _top(curves: list[Curve], eps: float | None, delta: float | None) -> float:
-    """The largest eps of the range."""
     if eps is not None:
         if finite_number(eps, "`eps`") <= 0:
             raise UsageError(f"`eps` is the largest eps of the range, above 0; found {eps:g}")

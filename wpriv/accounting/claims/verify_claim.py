@@ -1,7 +1,8 @@
-"""The verb ``verify_claim``; claims under every interpretation of the flags, and published claims of a recipe."""
+"""The verb ``verify_claim``, claims under every interpretation, published claims, and processes as users name them."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -9,28 +10,27 @@ from pathlib import Path
 from typing import Any
 
 from wpriv.accounting import build_process, interpretations
+from wpriv.accounting.build_process import DescribedProcess
 from wpriv.accounting.claims.decide import decide
 from wpriv.accounting.claims.decision import OPEN, Decision, Question
 from wpriv.accounting.interpretations import Interpretation
+from wpriv.config import plain_words
 from wpriv.config.plain_words import Claim, in_plain_words, parse_claim
 from wpriv.config.recipe import Recipe
 from wpriv.config.schema import Verify
 from wpriv.core.mechanism import Mechanism
 from wpriv.core.process import Process
-from wpriv.errors import CheckFailed, Unsupported, UsageError
+from wpriv.errors import CheckFailed, Unsupported, UsageError, of_file
+from wpriv.files import STDIN, read_bytes, shown_path
+from wpriv.files.durable_writes import unique_keys
 from wpriv.numerics.numbers import shown, whole
+from wpriv.results import storage
 
 
 @dataclass(frozen=True)
-class Reading:
-    """The verdict under one interpretation.
+class Decided:
+    """The decision on a claim; None where no accountant with proven bounds has an answer, for the ``reason``."""
 
-    Args:
-        interpretation: the step, its adjacency, and the assumption in words.
-        decision: None where no accountant with proven bounds has an answer, for the ``reason`` that is then given.
-    """
-
-    interpretation: Interpretation
     decision: Decision | None
     reason: str
 
@@ -38,6 +38,13 @@ class Reading:
     def verdict(self) -> str:
         """proved, refuted or open; a claim without any proven bound is open."""
         return OPEN if self.decision is None else self.decision.verdict
+
+
+@dataclass(frozen=True)
+class Reading(Decided):
+    """The verdict under one interpretation: the step, its adjacency, and the assumption in words."""
+
+    interpretation: Interpretation
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of the command line."""
@@ -67,7 +74,7 @@ def decide_readings(spec: Mapping[str, Any], claim: Claim, *, tol: float | None 
     # the other accountants bound the same curve
     every = interpretations.interpretations_of(spec)
     every = [each for each in every if each.accountant == "pld" and each.divisors is None]
-    return [Reading(each, *_decided(partial(asked, each))) for each in every]
+    return [Reading(*_decided(partial(asked, each)), each) for each in every]
 
 
 def _decided(asked: Callable[[], Question]) -> tuple[Decision | None, str]:
@@ -80,24 +87,13 @@ def _decided(asked: Callable[[], Question]) -> tuple[Decision | None, str]:
 
 
 @dataclass(frozen=True)
-class PublishedVerdict:
-    """The verdict on one published claim.
-
-    Args:
-        name: of the claim in the recipe. source: where it was published. expected: the verdict in the recipe, or None.
-        decision: None where no accountant with proven bounds has an answer, for the ``reason``.
-    """
+class PublishedVerdict(Decided):
+    """The verdict on one published claim, where it was published, and the verdict that the recipe expects, if any."""
 
     name: str
     source: str
     expected: str | None
     claim: str
-    decision: Decision | None
-    reason: str
-
-    @property
-    def verdict(self) -> str:
-        return OPEN if self.decision is None else self.decision.verdict
 
     @property
     def is_expected(self) -> bool:
@@ -122,7 +118,7 @@ def decide_published(
         steps = [step.model_dump(exclude_none=True) for step in entry.process]
         subject = build_process.described_steps(steps, entry.adjacency, entry.group)
         decided = _decided(partial(Question, claim, subject.process, subject.notes, simulated=simulated, seed=seed))
-        verdicts.append(PublishedVerdict(entry.name, entry.source, entry.verdict, str(claim), *decided))
+        verdicts.append(PublishedVerdict(*decided, entry.name, entry.source, entry.verdict, str(claim)))
         if progress is not None:
             progress(index + 1, len(model.published))
     return verdicts
@@ -176,4 +172,98 @@ def verify_claim(
         raise UsageError(f"`seed` is a whole number of at least 0; found {number}")
     return decide(
         Question(wanted, subject.process, subject.notes, accountant or "", width, simulated=bool(simulate), seed=number)
+    )
+
+
+# Processes as a shell user names them: a file, a folder, a recipe, or words such as "gauss sigma=4".
+
+FORMS = (
+    'the folder of a training, a recipe of kind budget, a guarantee (--json) or a certificate, or words such as "gauss '
+    'sigma=4 n=1000 poisson 0.01", several steps joined by " + "'
+)
+SUFFIXES = (".json", ".jsonl")
+MAX_BYTES = 2**24
+
+
+def described(text: str | Path) -> DescribedProcess:
+    """The process that a text names; UsageError for a faulty one, MissingResource for a file."""
+    word = str(text)
+    if not word.strip():
+        raise UsageError(f"wanted a process: {FORMS}; found an empty text")
+    if word == STDIN:
+        # JSON, a recipe, or words
+        given = read_bytes(STDIN, MAX_BYTES).decode("utf-8", "replace").strip()
+        if given[:1] in ("{", "["):
+            return _of_json(Path(STDIN))
+        return _of_recipe(STDIN) if ":" in given else described(given if given != STDIN else "")
+    path = Path(word)
+    try:
+        is_folder, is_file = path.is_dir(), path.is_file()
+    except (OSError, ValueError):
+        is_folder = is_file = False
+    if is_folder:
+        if _is_tuned(path / storage.STATEMENT):
+            raise _best_run(word)
+        return build_process.described_process(history=str(path / storage.LEDGER))
+    if path.suffix in SUFFIXES and (is_file or " " not in word):
+        return _of_json(path)
+    if not is_file and (plain_words.is_sentence(word) or " " in word.strip()):
+        words = plain_words.parse(word)
+        return build_process.described_steps(words.steps, **words.shared)
+    return _of_recipe(word)
+
+
+def _of_json(path: Path) -> DescribedProcess:
+    """The process of a guarantee or of a certificate, or else of a history."""
+    try:
+        content = read_bytes(path, MAX_BYTES)
+    except OSError as error:
+        raise of_file(error, path, "read", f"give {FORMS}") from None
+    try:
+        data = json.loads(content, object_pairs_hook=unique_keys)
+    except (ValueError, RecursionError):
+        data = None
+    if isinstance(data, dict) and isinstance(data.get("process"), list):
+        steps = [dict(step) for step in data["process"] if isinstance(step, dict)]
+        if len(steps) != len(data["process"]) or not steps:
+            raise UsageError(
+                f"{shown_path(path)}: `process` must be a list of steps; found {str(data['process'])[:80]}"
+            )
+        if "repeats" in data:
+            raise _best_run(shown_path(path))
+        if data.get("records"):
+            steps = [{**step, "records": data["records"]} for step in steps]
+        adjacency = data.get("adjacency")
+        return build_process.described_steps(steps, None if adjacency is None else str(adjacency), data.get("group"))
+    return build_process.described_process(history=str(path))
+
+
+def _of_recipe(name: str) -> DescribedProcess:
+    from wpriv.accounting import load_recipe
+
+    loaded = load_recipe.read(name)
+    if loaded.kind == "budget":
+        described, _, question = load_recipe.budget(name)
+        if "repeats" in question:
+            raise _best_run(shown_path(name))
+        return described
+    advice = "give the folder of its training" if loaded.kind == "train" else "give its process in words"
+    raise UsageError(
+        f"{shown_path(name)} is a recipe of kind {loaded.kind!r}, which describes no single process; {advice}: {FORMS}"
+    )
+
+
+def _is_tuned(statement: Path) -> bool:
+    """Tell whether a statement is that of the best of several runs; one that cannot be read is left to its readers."""
+    try:
+        return "tuning" in json.loads(statement.read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return False
+
+
+def _best_run(name: str) -> Unsupported:
+    """The refusal of the best of K runs, of which only upper bounds are known."""
+    return Unsupported(
+        f"{name} is about the best of a random number of runs (repeats), whose curve is known from above only, and "
+        f"which is no process of steps. Leave out repeats for one run, or ask `wpriv budget`"
     )

@@ -10,22 +10,22 @@ from typing import Any, TypedDict, Unpack
 
 from wpriv.accounting import best_of_runs, evaluate, load_recipe, membership_figures
 from wpriv.accounting.budget import Keywords
-from wpriv.accounting.comparison import grid, tables
+from wpriv.accounting.comparison import grid
 from wpriv.accounting.comparison.grid import Cell
 from wpriv.accounting.evaluate import EPS_DELTA
-from wpriv.accounting.interpretations import compare_interpretations
 from wpriv.config.plain_words import in_plain_words, is_sentence
 from wpriv.config.recipe import Recipe
-from wpriv.config.schema import BOUND_COLUMNS, PROCESS_TABLES
+from wpriv.config.schema import BOUND_COLUMNS, PROCESS_TABLES, Panel
 from wpriv.core import registry
-from wpriv.core.guarantee import RIGOROUS, unit_notes
+from wpriv.core.guarantee import CLAIM_WORDS, RIGOROUS, unit_notes
 from wpriv.core.kinds import Sampling
 from wpriv.core.mechanism import Mechanism
-from wpriv.core.process import Process
+from wpriv.core.process import SAMPLING_WORDS, UNSAMPLED_WORDS, Process, sampling_words
 from wpriv.core.repeats import parse
 from wpriv.errors import Unsupported, UsageError
 from wpriv.files.shown import Shown, html_of, html_table, latex_table
 from wpriv.numerics.bracket import Bracket, monotone
+from wpriv.numerics.numbers import short, text
 from wpriv.results import expectations, storage
 from wpriv.results.expectations import Verdict
 
@@ -106,7 +106,7 @@ class Comparison(Shown):
         answered = [row for row in self.rows if not row.get("reason")]
         by = dict.fromkeys(str(row["accountant"]) for row in answered if row.get("accountant"))
         missed = sum(verdict.is_missed for verdict in self.verdicts)
-        what = self.recipe.panels[0].title or self.recipe.source or tables.title(self.rows)
+        what = self.recipe.panels[0].title or self.recipe.source or table_title(self.rows)
         words = [f"{what}: {len(answered)} of {len(self.rows)} cells have an answer"]
         words += [f"by {', '.join(by)}"] if by else []
         words += [f"{missed} of {len(self.verdicts)} expected numbers are missed"] if self.verdicts else []
@@ -129,9 +129,9 @@ class Comparison(Shown):
         for panel in self.recipe.panels:
             rows = [row for row in self.rows if row.get("panel", "") == panel.name]
             if panel.table == "bounds":
-                table = tables.bounds_table(panel, rows)
-                answer = tables.NAMES[tables.answer_of(rows)]
-                yield tables.about(rows), table.grid() or (table.wide() if table.axes else table.tall(answer))
+                table = bounds_table(panel, rows)
+                answer = NAMES[answer_of(rows)]
+                yield table_facts(rows), table.grid() or (table.wide() if table.axes else table.tall(answer))
 
     def _repr_html_(self) -> str:
         parts = [html_of(words, []) + html_table(*table) for about, table in self._tables() for _, words in about[:1]]
@@ -229,11 +229,6 @@ def run(
             except UsageError as error:
                 notes += (f"no figure was drawn: {error}",)
     return Comparison(recipe, rows, verdicts, out, files, reused, notes)
-
-
-def readings(spec: dict[str, object], *, repeats: str | None = None, **question: float) -> list[Row]:
-    """Answer ``compare --why``: see ``wpriv.accounting.interpretations``; the question is eps or delta, and tol."""
-    return compare_interpretations({k: v for k, v in spec.items() if v is not None}, repeats=repeats, **question)
 
 
 def _compute_all(
@@ -358,5 +353,133 @@ def monotone_rows(cells: Sequence[Cell], rows_by_cell: Sequence[list[Row]]) -> l
 
 
 def _is_rigorous(row: Row) -> bool:
-    """Tell whether a row is a rigorous point of a curve of delta and eps."""
     return row.get("reason") is None and row.get("claim") in RIGOROUS and row.get("notion") in EPS_DELTA
+
+
+# A comparison as tables of text: the grid downwards and accountants across, or the other way round.
+
+NAMES = {"epsilon": "eps", "delta": "delta"}  # columns as headers show them
+COLUMNS = {"eps": "epsilon"}  # axes of a sweep as columns of the rows
+FIXED = ("sigma", "scale", "n", "group")
+
+
+@dataclass(frozen=True)
+class BoundsTable:
+    """The numbers of a panel, rounded up: rows of the grid, each with the text of its cells.
+
+    Args:
+        axes: the names of the swept quantities, none without a sweep.
+        series: case, accountant and notion of each column. claims: those of its numbers.
+        points: the values of the axes of each line. cells: a line for each point, a cell for each series.
+        lower: as ``cells``, the lower ends where there are any. heading: what ``series`` names.
+    """
+
+    axes: list[str]
+    series: list[str]
+    claims: list[str]
+    points: list[list[str]]
+    cells: list[list[str]]
+    lower: list[list[str]]
+    heading: str
+
+    def wide(self) -> tuple[list[str], list[list[str]]]:
+        """Header and lines with the grid downwards and the series across."""
+        return [*self.axes, *self.series], [
+            [*point, *cells] for point, cells in zip(self.points, self.cells, strict=True)
+        ]
+
+    def tall(self, answer: str) -> tuple[list[str], list[list[str]]]:
+        """Header and lines with a series downwards, and its claim and its figures across."""
+        if not self.axes:
+            ends = [self.cells[0], *([self.lower[0]] if any(self.lower[0]) else [])]
+            values = [list(row) for row in zip(*ends, strict=True)]
+            heads = [answer, "at least"][: len(ends)]
+        else:
+            values = [list(cells) for cells in zip(*self.cells, strict=True)]
+            heads = [", ".join(map(" ".join, zip(self.axes, point, strict=True))) for point in self.points]
+        lines = zip(self.series, self.claims, values, strict=True)
+        return [self.heading, "claim", *heads], [[name, claim, *row] for name, claim, row in lines]
+
+    def grid(self) -> tuple[list[str], list[list[str]]] | None:
+        """Header and lines of a single series over two axes: the first downwards, the second across."""
+        if len(self.axes) != 2 or len(self.series) != 1:
+            return None
+        down, across = (list(dict.fromkeys(point[k] for point in self.points)) for k in (0, 1))
+        known = {tuple(point): cells[0] for point, cells in zip(self.points, self.cells, strict=True)}
+        header = [self.axes[0], *(f"{self.axes[1]} {value}" for value in across)]
+        return header, [[value, *(known.get((value, other), "") for other in across)] for value in down]
+
+
+def bounds_table(panel: Panel, rows: Sequence[Row]) -> BoundsTable:
+    """The table of a panel whose rows are points of privacy curves; series without any answer are left out."""
+    axes = [COLUMNS.get(axis.over, axis.over) for axis in panel.sweep or []]
+    answer = answer_of(rows)
+    known: dict[tuple[object, ...], dict[str, Row]] = {}
+    for row in rows:
+        known.setdefault(tuple(row[axis] for axis in axes), {})[series_of(row)] = row
+    series = list(dict.fromkeys(series_of(row) for row in rows if row.get(answer) is not None))
+    claims = [_claims([row for row in rows if series_of(row) == name]) for name in series]
+    none: Row = {}
+    cells = [[_safe(line.get(name, none).get(answer)) for name in series] for line in known.values()]
+    lower = [[_lower(line.get(name, none), answer) for name in series] for line in known.values()]
+    points = [[_value(value) for value in point] for point in known]
+    heading = "case and accountant" if "case" in rows[0] else "accountant"
+    return BoundsTable([NAMES.get(axis, axis) for axis in axes], series, claims, points, cells, lower, heading)
+
+
+def answer_of(rows: Sequence[Row]) -> str:
+    """The column of the quantity that was computed."""
+    return "epsilon" if rows[0]["given"] == "delta" else "delta"
+
+
+def table_facts(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """Return the question, the neighbours and the claims that all numbers of a panel share, each with its label."""
+    given = str(rows[0]["given"])
+    values = list(dict.fromkeys(row[given] for row in rows if row[given] is not None))
+    at = f" at {NAMES.get(given, given)} {short(values[0])}" if len(values) == 1 else ""
+    answer = answer_of(rows)
+    facts = [("values", f"{NAMES[answer]}{at}, rounded up")]
+    neighbours = dict.fromkeys(str(row["adjacency"]) for row in rows if row.get("adjacency"))
+    by_claim: dict[str, list[str]] = {}
+    for name in dict.fromkeys(series_of(row) for row in rows if row.get("claim")):
+        by_claim.setdefault(_claims([row for row in rows if series_of(row) == name]), []).append(name)
+    words = "; ".join(f"{claim}: {', '.join(names)}" for claim, names in by_claim.items())
+    return [*facts, ("neighbours", ", ".join(neighbours)), ("claims", words)]
+
+
+def table_title(rows: Sequence[Row]) -> str:
+    """A title where the recipe gives none: the mechanism, and those of its parameters that are the same in all rows."""
+    kinds = dict.fromkeys(str(row["mech"]) for row in rows if row.get("mech"))
+    fixed = [name for name in FIXED if rows[0].get(name) and len({row.get(name) for row in rows}) == 1]
+    words = [f"{name} {_value(rows[0][name])}" for name in fixed]
+    sampled = {(str(row["sampling"]), row.get("rate")): row for row in rows if row.get("sampling")}
+    # a rate that is not the same in all rows stands in them
+    kinds_of_sampling = dict.fromkeys(SAMPLING_WORDS.get(kind, UNSAMPLED_WORDS) for kind, _ in sampled)
+    is_one = len(sampled) == 1 and all(kind == "none" or rate for kind, rate in sampled)
+    words += [sampling_words(row) for row in sampled.values()] if is_one else [" or ".join(kinds_of_sampling)]
+    return ", ".join([", ".join(kinds) or f"{rows[0].get('steps')} kinds of step", *filter(None, words)])
+
+
+def series_of(row: Row) -> str:
+    """Case and accountant, and the notion unless it is approximate DP, whose figures others cannot be compared with."""
+    notion = row.get("notion") or "approximate-dp"
+    words = [str(row[name]) for name in ("case", "accountant") if name in row]
+    return " ".join(words if notion == "approximate-dp" else [*words, f"[{notion}]"])
+
+
+def _claims(rows: Sequence[Row]) -> str:
+    claims = dict.fromkeys(str(row["claim"]) for row in rows if row.get("claim"))
+    return "/".join(CLAIM_WORDS.get(claim, claim).partition(",")[0] for claim in claims)
+
+
+def _safe(bound: float | None) -> str:
+    return "" if bound is None else text(bound, up=True)
+
+
+def _lower(row: Row, answer: str) -> str:
+    low = row.get(f"{answer}_lower")
+    return "" if not low or row.get("claim") == "exact" else text(low, up=False)
+
+
+def _value(value: object) -> str:
+    return short(float(f"{value:.6g}")) if isinstance(value, float) else str(value)

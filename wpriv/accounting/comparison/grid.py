@@ -72,9 +72,10 @@ def loss_rows(process: Process, bins: int | None = None) -> list[dict[str, objec
     run = run if composed is None else [(composed, 1)]
     low, high = (sum(n * pair.support[i] for pair, n in run) for i in (0, 1))
     deviation = math.sqrt(variance)
+    last = _row("infinity", math.inf, 0.0, infinity + 0.0, None)  # no -0
     low, high = max(low, mean - SPREAD * deviation), min(high, mean + SPREAD * deviation)
     if not high > low:
-        return [_row(mean, 0.0, 1 - infinity, None), _infinity_row(infinity)]
+        return [_row("finite", mean, 0.0, 1 - infinity, None), last]
     step = _step(run, (high - low) / (bins or DEFAULT_BINS))
     first, mass = _composed(run, step, low, high)
     centres = (first + np.arange(mass.size)) * step
@@ -83,26 +84,15 @@ def loss_rows(process: Process, bins: int | None = None) -> list[dict[str, objec
     # averaged over the cell like the histogram, since a density at its middle misses a normal narrower than a cell
     normal = (1 - infinity) * np.diff(ndtr((edges - mean) / deviation)) / step
     rows = [
-        _row(float(y), step, float(m), float(d))
+        _row("finite", float(y), step, float(m), float(d))
         for y, m, d in zip(centres[shown], mass[shown], normal[shown], strict=True)
     ]
-    return [*rows, _infinity_row(infinity)]
+    return [*rows, last]
 
 
-def _row(loss: float, width: float, mass: float, normal: float | None) -> dict[str, object]:
+def _row(part: str, loss: float, width: float, mass: float, normal: float | None) -> dict[str, object]:
     density = mass / width if width else None
-    return {"part": "finite", "loss": loss, "width": width, "mass": mass, "density": density, "class_density": normal}
-
-
-def _infinity_row(infinity: float) -> dict[str, object]:
-    return {
-        "part": "infinity",
-        "loss": math.inf,
-        "width": 0.0,
-        "mass": infinity + 0.0,  # no -0
-        "density": None,
-        "class_density": None,
-    }
+    return {"part": part, "loss": loss, "width": width, "mass": mass, "density": density, "class_density": normal}
 
 
 def _step(run: WeightedPairs, width: float) -> float:
@@ -253,11 +243,6 @@ def _spec(written: dict[str, object]) -> dict[str, object]:
     return {key: value for key, value in spec.items() if value is not None or key not in STEP_KEYS}
 
 
-def _group(panel: Panel, labels: dict[str, Any]) -> int | None:
-    """The records of one person, where the sweep or the recipe gives them."""
-    return int(labels["group"]) if "group" in labels else panel.group
-
-
 def _cell(panel: Panel, case: str, specs: tuple[dict[str, Any], ...], accountant: str, point: dict[str, float]) -> Cell:
     eps, delta = point.pop("eps", panel.eps), point.pop("delta", panel.delta)
     known = registry.options(registry.accountant(accountant)[0]) if accountant else {}
@@ -268,9 +253,8 @@ def _cell(panel: Panel, case: str, specs: tuple[dict[str, Any], ...], accountant
         eps = panel.eps_per_n * sum(spec["n"] for spec in specs)
     labels = {key: name for key, name in (("panel", panel.name), ("case", case)) if name} | point
     question = (accountant, eps, delta, panel.tol, panel.bins, options)
-    return Cell(
-        panel.table, labels, specs, panel.adjacency, *question, group=_group(panel, labels), repeats=panel.repeats
-    )
+    group = int(labels["group"]) if "group" in labels else panel.group
+    return Cell(panel.table, labels, specs, panel.adjacency, *question, group=group, repeats=panel.repeats)
 
 
 def _fingerprint(parts: Sequence[object]) -> str:

@@ -17,8 +17,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 
-from wpriv.accounting.mechanisms._chain_choice import Chain, Ring, line_of, pairs_of, ring_above, ring_below
-from wpriv.accounting.mechanisms._covariance_choice import EIGENVALUE_ERROR, PRODUCT_ERROR, factored, pilot
+from wpriv.accounting.mechanisms._covariance_choice import (
+    EIGENVALUE_ERROR,
+    PRODUCT_ERROR,
+    Chain,
+    Ring,
+    factored,
+    line_of,
+    pairs_of,
+    pilot,
+    ring_above,
+    ring_below,
+)
 from wpriv.accounting.mechanisms._lognormal_chains import chain_law
 from wpriv.accounting.mechanisms._lognormal_sums import Factored, law_above, law_below
 from wpriv.accounting.mechanisms.gauss import GaussPair
@@ -135,10 +145,13 @@ Ends = tuple[LossPair, LossPair]
 @lru_cache(maxsize=16)
 def _ends(gram: _Gram, whole: LossPair, tol: float, delta: float) -> tuple[Ends, Ends]:
     """The dominated and the dominating pair, for removing and for adding a record."""
-    lows = [_dominated(each, tol, delta) for each in _chosen(gram, delta, -1)]
-    low = max([_least(gram), *(each for each in lows if each is not None)], key=lambda pair: _eps(pair, delta))
-    tops = [_dominating(each, tol, delta) for each in (*_chosen(gram, delta, 1), *_thinned(gram, delta))]
-    remove, add = ([whole, *(each[side] for each in tops if each is not None)] for side in (0, 1))
+    lows = [(each.bins, _with_common(each, tol, delta, spread=False)) for each in _chosen(gram, delta, -1)]
+    below = [dominated_pair(cells, bins) for bins, cells in lows if cells is not None]
+    low = max([_least(gram), *below], key=lambda pair: _eps(pair, delta))
+    above = (*_chosen(gram, delta, 1), *_thinned(gram, delta))
+    tops = [(each.bins, _with_common(each, tol, delta, spread=True)) for each in above]
+    pairs = [dominating_pairs(cells, bins) for bins, cells in tops if cells is not None]
+    remove, add = ([whole, *(each[side] for each in pairs)] for side in (0, 1))
     return (low, _lowest(remove, delta)), (low.reverse(), _lowest(add, delta))
 
 
@@ -308,18 +321,6 @@ def _common(variance: float, tol: float, delta: float, least: float) -> tuple[Ce
         return None
     spacing = max(math.sqrt(SPACING * tol * variance), (losses[1] - losses[0]) / MAX_CELLS, least)
     return single_ratio(factor, spacing, losses)
-
-
-def _dominated(chosen: _Sum, tol: float, delta: float) -> LossPair | None:
-    """The pair of a covariance below, for removing a record; None where it cannot be computed."""
-    cells = _with_common(chosen, tol, delta, spread=False)
-    return None if cells is None else dominated_pair(cells, chosen.bins)
-
-
-def _dominating(chosen: _Sum, tol: float, delta: float) -> Ends | None:
-    """The pairs of a covariance above, for removing and for adding a record; None where they cannot be computed."""
-    cells = _with_common(chosen, tol, delta, spread=True)
-    return None if cells is None else dominating_pairs(cells, chosen.bins)
 
 
 def _with_common(chosen: _Sum, tol: float, delta: float, spread: bool) -> Cells | None:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from wpriv.numerics.arrays import Array, mass_between
+from wpriv.accounting.mechanisms._lognormal_sums import normal_masses
+from wpriv.numerics.arrays import Array
 
 # the density of values: its deviation and least size, how far the highest is beyond the place that matters, and the
 # lowest: of no value, and less for each
@@ -32,8 +33,8 @@ class Values(NamedTuple):
 def values_below(loads: Array, count: int, deep: float) -> Values:
     """The conditional means of e^(load z - load^2 / 2) on ``count`` cells of a normal z that matters up to ``deep``."""
     edges = np.concatenate([[-math.inf], _edges(count, deep, HIGHEST + deep), [math.inf]])
-    mass = _normal_masses(edges)
-    factors = np.stack([_normal_masses(edges - load) for load in loads]) / mass
+    mass = normal_masses(edges)
+    factors = np.stack([normal_masses(edges - load) for load in loads]) / mass
     return Values(mass, factors, 0.0)
 
 
@@ -44,7 +45,7 @@ def values_above(loads: Array, count: int, deep: float, lost: float) -> Values:
     """
     largest = float(np.abs(loads).max())
     edges = _tangent_edges(largest, _edges(count, deep, largest - float(ndtri(lost))))
-    mass = _normal_masses(np.concatenate([[-math.inf], edges, [math.inf]]))
+    mass = normal_masses(np.concatenate([[-math.inf], edges, [math.inf]]))
     factors, left = np.zeros((len(loads), count)), 1e-14
     for each, load in zip(factors, loads.tolist(), strict=True):
         heights = _heights(load, edges, lost)
@@ -118,8 +119,3 @@ def _edges(count: int, deep: float, high: float) -> Array:
     away = np.maximum(np.maximum(-z, z - deep), 0.0)
     shares = np.cumsum(np.exp(-((away / DENSITY) ** 2) / 2) + LEAST_DENSITY)
     return np.asarray(np.interp(np.linspace(shares[0], shares[-1], count - 1), shares, z))
-
-
-def _normal_masses(edges: Array) -> Array:
-    above, below = ndtr(-edges), ndtr(edges)
-    return mass_between(above[:-1], below[:-1], above[1:], below[1:])

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from wpriv.accounting.mechanisms._chain_choice import Chain, Line, Pairs, Ring
+from wpriv.accounting.mechanisms._covariance_choice import Chain, Line, Pairs, Ring
 from wpriv.accounting.mechanisms._few_values import Values, values_above, values_below
 from wpriv.accounting.mechanisms._lognormal_sums import (
     CUT_SHARE,

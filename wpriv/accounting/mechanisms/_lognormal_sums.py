@@ -115,7 +115,7 @@ def rule(factors: int, accuracy: float, halved: bool = False) -> tuple[float, fl
     return -2 * math.pi**2 / math.log(q), (error if factors else 0.0) * (1 + 1e-9)
 
 
-def _between(edges: Array) -> Array:
+def normal_masses(edges: Array) -> Array:
     """Normal masses between neighbours along the first axis."""
     above, below = ndtr(-edges), ndtr(edges)
     return mass_between(above[:-1], below[:-1], above[1:], below[1:])
@@ -178,8 +178,8 @@ def rows_below(logs: Array, specific: float, bins: int, grid: Grid, rare: float)
     edges = np.log(grid.step * np.maximum(np.append(places, places[-1] + 1) - 0.5, 1e-300))[:, None]
     edges[0] = -np.inf
     upper = (edges - np.log(means_of)) / deviation + deviation / 2
-    masses = _between(upper).T
-    means = _between(upper - deviation).T * means_of[:, None]
+    masses = normal_masses(upper).T
+    means = normal_masses(upper - deviation).T * means_of[:, None]
     kept = (masses + bins * means > rare) & (masses > 1e-290)
     masses = np.where(kept, masses, 0.0)
     off = np.where(kept, means / np.where(kept, masses, 1.0) - grid.step * places, 0.0)
@@ -249,25 +249,19 @@ class Masses(NamedTuple):
     rest: Array
 
 
-class Transforms(NamedTuple):
-    """Laws of a sum with tilts, where e^(tilt x place) multiplies each mass.
+def bounded(logs: Array, weights: Array, rows: list[Rows], lattice: float, grid: Grid, ends: Array) -> Masses:
+    """Bound the masses of sum_n weights[w, n] (law of the sum at node n), best at the places ``ends``.
 
-    Attributes:
-        totals: of [t] tilts, [w, t] the whole masses.
-        spectra: of a tilt, [w, f] the first frequencies of the transforms, and a bound of their error over the total.
+    Args:
+        logs: [n, b] logarithms of the scales. weights: [w, n] not negative.
+        rows: for each term its masses on a lattice of scales.
     """
-
-    totals: Callable[[Array], Array]
-    spectra: Callable[[float], tuple[np.ndarray, float]]
-
-
-def bounded(transforms: Transforms, bins: int, grid: Grid, ends: Array) -> Masses:
-    """Bound the masses of a sum of ``bins`` terms, best at the places ``ends``."""
+    index, share = on_lattice(logs, rows, lattice)
     places, top = grid.places, grid.step * grid.size
     tilts = np.geomspace(0.1, MAX_TILT / (grid.step * grid.reach), TILTS)
-    tilts = np.concatenate([-np.geomspace(0.1, 20.0 * bins, TILTS)[::-1], tilts])
+    tilts = np.concatenate([-np.geomspace(0.1, 20.0 * len(rows), TILTS)[::-1], tilts])
     with np.errstate(over="ignore", invalid="ignore"):
-        totals = transforms.totals(tilts) * (1 + 1e-9)
+        totals = weights @ _moments(index, share, rows, tilts, grid) * (1 + 1e-9)
     finite = np.isfinite(totals).all(axis=0)
     tilts, totals = tilts[finite], totals[:, finite]
     above, below = np.full((len(totals), grid.size), np.inf), np.zeros((len(totals), grid.size))
@@ -278,7 +272,7 @@ def bounded(transforms: Transforms, bins: int, grid: Grid, ends: Array) -> Masse
     usable = wrapped[0] <= MAX_WRAPPED * totals[0]
     for choice in {int(np.argmin(np.where(usable, np.log(totals[0]) - tilts * end, np.inf))) for end in ends}:
         tilt, total = float(tilts[choice]), totals[:, choice, None]
-        spectra, error = transforms.spectra(tilt)
+        spectra, error = _spectra(index, share, weights, rows, tilt, grid)
         tilted = np.fft.irfft(spectra, grid.size, axis=1)
         back = -tilt * places
         within, back = np.abs(back) < MAX_EXPONENT, np.exp(np.clip(back, -MAX_EXPONENT, MAX_EXPONENT))
@@ -291,24 +285,14 @@ def bounded(transforms: Transforms, bins: int, grid: Grid, ends: Array) -> Masse
     return Masses(above, below, rest)
 
 
-def mixture(logs: Array, weights: Array, rows: list[Rows], lattice: float, grid: Grid) -> Transforms:
-    """The transforms of sum_n weights[w, n] (law of the sum at node n).
-
-    Args:
-        logs: [n, b] logarithms of the scales. weights: [w, n] not negative.
-        rows: for each term its masses on a lattice of scales.
-    """
-    index, share = on_lattice(logs, rows, lattice)
-
-    def totals(tilts: Array) -> Array:
-        moments = np.ones((len(logs), tilts.size))
-        for term, row in enumerate(rows):
-            table = row.masses @ np.exp(np.outer(grid.places[: row.masses.shape[1]], tilts))
-            at = index[:, term]
-            moments *= table[at] + share[:, term, None] * (table[at + 1] - table[at])
-        return np.asarray(weights @ moments)
-
-    return Transforms(totals, lambda tilt: _spectra(index, share, weights, rows, tilt, grid))
+def _moments(index: Array, share: Array, rows: list[Rows], tilts: Array, grid: Grid) -> Array:
+    """[n, t] the whole masses of the sum at each node, where e^(tilt x place) multiplies each mass."""
+    moments = np.ones((len(index), tilts.size))
+    for term, row in enumerate(rows):
+        table = row.masses @ np.exp(np.outer(grid.places[: row.masses.shape[1]], tilts))
+        at = index[:, term]
+        moments *= table[at] + share[:, term, None] * (table[at + 1] - table[at])
+    return moments
 
 
 def transformed(masses: Array, tilt: float, grid: Grid) -> tuple[np.ndarray, Array, float]:
@@ -401,8 +385,8 @@ def law_above(covariance: Factored, delta: float, eps: float, work: float) -> La
         return None
     index, _ = on_lattice(nodes.logs, rows, lattice)
     beyond = sum(row.beyond[index[:, term] + 1] for term, row in enumerate(rows))
-    transforms = mixture(nodes.logs, nodes.mass[None, :] * (1 + 1e-12), rows, lattice, grid)
-    masses = bounded(transforms, bins, grid, ends_of(covariance.matrix, covariance.common, eps))
+    ends = ends_of(covariance.matrix, covariance.common, eps)
+    masses = bounded(nodes.logs, nodes.mass[None, :] * (1 + 1e-12), rows, lattice, grid, ends)
     missing = nodes.omitted + nodes.error + float(masses.rest[0])
     lost = float(nodes.mass @ beyond) * (1 + 1e-9) + missing
     return Law(grid.places[1:], masses.above[0, 1:], lost, missing + float(masses.above[0, 0]))
@@ -433,8 +417,7 @@ def law_below(covariance: Factored, delta: float, eps: float, work: float) -> La
         for parts in ([row.low for row in rows], [row.high for row in rows])
     )
     weights = nodes.mass * (1 - 1e-12) * np.stack([np.ones(len(nodes.mass)), low, high])
-    transforms = mixture(nodes.logs, weights, rows, lattice, grid)
-    masses = bounded(transforms, bins, grid, ends_of(covariance.matrix, covariance.common, eps))
+    masses = bounded(nodes.logs, weights, rows, lattice, grid, ends_of(covariance.matrix, covariance.common, eps))
     return completed(masses.below[0] * (1 - 1e-12), masses.above[1], masses.above[2], grid.places, 3 * nodes.error)
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from wpriv.core.guarantee import epsilon_at
 from wpriv.core.loss_pair import KeyedPair, LossPair, ReversedOfBoth, Tails, gaussian_mu, reversed_log_delta
 from wpriv.numerics.arrays import Array
 from wpriv.numerics.bracket import positive_exp
@@ -180,15 +181,9 @@ class ThresholdPair(ThresholdSupremum):
 
 def _eps_at(one: Part, delta: float) -> float:
     """About the least eps >= 0 at which a part has at most this delta; infinite if there is none."""
-    target, low, high = math.log(delta), 0.0, 1.0
-    if one.log_leak > target:
+    if one.log_leak > math.log(delta):
         return math.inf
-    while float(one.log_delta(np.asarray(high))) > target and high < FARTHEST:
-        high *= 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if float(one.log_delta(np.asarray(middle))) > target else (low, middle)
-    return high
+    return epsilon_at(lambda eps: float(one.log_delta(np.asarray(eps))), delta, high=FARTHEST)
 
 
 def _support(active: Part) -> tuple[float, float]:

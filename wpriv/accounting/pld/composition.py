@@ -38,7 +38,7 @@ from wpriv.accounting.pld.step_groups import (
     refinement_factor,
     single_loss_delta,
 )
-from wpriv.core.process import WeightedPairs
+from wpriv.core.process import WeightedPairs, log_finite
 from wpriv.errors import Unsupported
 from wpriv.numerics import counted_work
 from wpriv.numerics.bracket import TINY
@@ -67,9 +67,7 @@ class Composition:
         merged = merged_counts(run)
         self.groups = group_pairs(merged)
         self.counts = [group.counts for group in self.groups]
-        masses = [(pair.mass_at_plus_infinity, n) for pair, n in merged.items() if pair.mass_at_plus_infinity > 0]
-        certain = any(mass >= 1 for mass, _ in masses)
-        self.log_finite = -math.inf if certain else sum(n * math.log1p(-mass) for mass, n in masses)
+        self.log_finite = log_finite(list(merged.items()))
         self.mass_at_plus_infinity = -math.expm1(self.log_finite)
         self.max_loss = total_up((n, pair.support[1]) for pair, n in merged.items())
         self.recent: list[TwoSidedComposition] = []

@@ -215,7 +215,7 @@ MAX_CHORD_SPACING = 1.0
 MAX_FEW_ATOMS, MAX_ATOM_SUMS = 24, 1 << 20
 OMITTED_SHARE, MERGED_SHARE = 1e-3, 0.1
 
-# ---- nodes of a step (step_nodes.py): speed and width ----
+# ---- nodes of a step (discretize.py): speed and width ----
 MAX_STEP_NODES = 1 << 22
 # share of the lattice's own discretisation error that sparser nodes may add
 SPARSE_NODE_ERROR = 0.5
@@ -308,7 +308,7 @@ SMOOTHING_SHARE, MAX_KERNEL_WIDTH, MAX_KERNEL_DEVIATIONS = 0.1, 0.02, 0.3
 # frequencies up to which a transform is summed directly, and atoms summed at once
 MAX_DIRECT_FREQUENCIES, ATOMS_PER_SUM = 12, 256
 
-# ---- omitted frequencies (negligible_frequencies.py): speed ----
+# ---- omitted frequencies (inversion.py): speed ----
 # rows of a group by which a product is bounded
 MAX_LEADING_ROWS = 16
 # tilted mass left out of a bulk

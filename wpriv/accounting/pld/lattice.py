@@ -3,89 +3,91 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.accounting.pld import constants
-from wpriv.accounting.pld.discretize import cell_masses, discretize_optimistic, discretize_pessimistic
+from wpriv.accounting.pld.discretize import Sides, choose_nodes, discretize, split_by_node_count
 from wpriv.accounting.pld.saddle_point import ApproximatePmf, Cumulants, StepGroup, tilted_weights
-from wpriv.accounting.pld.step_groups import OneSidedComposition, Steps, TwoSidedComposition
-from wpriv.accounting.pld.step_nodes import choose_nodes, split_by_node_count
+from wpriv.accounting.pld.step_groups import Steps, TwoSidedComposition, compose_sides
 from wpriv.errors import Unsupported
 from wpriv.numerics.arrays import Array, Counts
 
 
 @dataclass(frozen=True)
 class LatticePmf:
-    """Tilted PMFs of one loss, or of K losses that share their nodes.
-
-    Node i has the loss index[i] * step and the P-mass mass[..., i] e^{log_norm - tilt * loss}.
+    """Tilted PMFs of K distinct steps on common nodes; the P-mass of node i is mass[k, i] e^{log_norm[k] - tilt loss}.
 
     Attributes:
         index: [m] increasing lattice indices.
-        mass: [m] or [K, m] tilted masses.
-        log_norm: ln E[e^{tilt loss}], of shape [K] for K losses.
+        mass: [K, m] tilted masses, of which each row sums to one.
+        log_norm: [K] ln E[e^{tilt loss}].
+        counts: [K] number of compositions of each step.
+        infinity: [K] P-mass at +infinity of each step.
+        eps_slack: by how much in eps all the steps together lie too high.
     """
 
     index: NDArray[np.int64]
     mass: Array
-    log_norm: Array | float
-
-    @property
-    def rows(self) -> Array:
-        """[K, m] the masses, with K = 1 for a single PMF."""
-        return np.atleast_2d(self.mass)
+    log_norm: Array
+    counts: Counts
+    infinity: Array
+    eps_slack: float = 0.0
 
     def losses(self, step: float) -> Array:
         """[m] the loss of each node in nats."""
         return np.asarray(self.index * step, dtype=np.float64)
 
-    def normalised(self) -> LatticePmf:
-        """The same PMFs with masses that sum to one."""
-        total = self.mass.sum(axis=-1)
-        return replace(self, mass=self.mass / total[..., None], log_norm=self.log_norm + np.log(total))
-
     def moments(self, step: float) -> tuple[Array, Array]:
-        """Means and variances [K] of the tilted losses; the masses must sum to one."""
-        y, mass = self.losses(step), self.rows
-        mean = mass @ y
-        return mean, (mass * (y - mean[:, None]) ** 2).sum(axis=1)
+        """Means and variances [K] of the tilted losses."""
+        y = self.losses(step)
+        mean = self.mass @ y
+        return mean, (self.mass * (y - mean[:, None]) ** 2).sum(axis=1)
 
 
-def tilt_pmf(index: NDArray[np.int64], mass: Array, y: Array, tilt: float, infinity: Array | float = 0.0) -> LatticePmf:
+def tilt_pmf(
+    index: NDArray[np.int64],
+    mass: Array,
+    y: Array,
+    tilt: float,
+    counts: Counts,
+    infinity: Array | float,
+    eps_slack: float = 0.0,
+) -> LatticePmf:
     """Tilt P-masses [K, m] on losses y [m], which lack ``infinity`` ([K] or one); nodes without mass are dropped."""
-    mass = np.atleast_2d(mass)
+    mass, infinity = np.atleast_2d(mass), np.broadcast_to(infinity, counts.shape)
     # a row without any mass keeps a trace of it, so that its logarithm exists
     mass[~(mass > 0).any(axis=1), 0] = constants.MASS_FLOOR
     keep = (mass > 0).any(axis=0)
-    index, mass, y = index[keep], mass[:, keep], y[keep]
-    exponent = tilt * y
-    if float(exponent.max()) < constants.MAX_EXPONENT_ATOMS:
-        growth = np.expm1(exponent)
-        if float(exponent.max()) < 1.0 or float((mass @ np.abs(growth)).max()) < 0.5:
-            # ln E[e^{tilt Y}] of a small or rare loss is from E[e^{tilt Y} - 1], or n steps would amplify its rounding
-            log_norm = np.log1p(mass @ growth + total_excess(mass, infinity))
-            weight = mass * np.exp(exponent)
-            return LatticePmf(index, weight / weight.sum(axis=1)[:, None], log_norm)
+    mass, exponent = mass[:, keep], tilt * y[keep]
     top = float(exponent.max())
-    weight = mass * np.exp(exponent - top)
-    # what underflows here is negligible beside a total this large
-    if float(weight.sum(axis=1).min()) > 1e-150:
-        return LatticePmf(index, weight, np.full(mass.shape[0], top)).normalised()
-    with np.errstate(divide="ignore"):
-        log_mass = np.log(mass) + exponent
-    peak = log_mass.max(axis=1)
-    return LatticePmf(index, np.exp(log_mass - peak[:, None]), peak).normalised()
+    growth = np.expm1(exponent) if top < constants.MAX_EXPONENT_ATOMS else np.empty(0)
+    if growth.size and (top < 1.0 or float((mass @ np.abs(growth)).max()) < 0.5):
+        # ln E[e^{tilt Y}] of a small or rare loss is from E[e^{tilt Y} - 1], or n steps would amplify its rounding
+        log_norm = np.log1p(mass @ growth + total_excess(mass, infinity))
+        weight = mass * np.exp(exponent)
+        total = weight.sum(axis=1)
+    else:
+        weight, peak = mass * np.exp(exponent - top), np.full(mass.shape[0], top)
+        # what underflows here is negligible beside a total as large as this
+        if not float(weight.sum(axis=1).min()) > 1e-150:
+            with np.errstate(divide="ignore"):
+                log_mass = np.log(mass) + exponent
+            peak = log_mass.max(axis=1)
+            weight = np.exp(log_mass - peak[:, None])
+        total = weight.sum(axis=1)
+        log_norm = peak + np.log(total)
+    return LatticePmf(index[keep], weight / total[:, None], log_norm, counts, infinity, eps_slack)
 
 
-def total_excess(mass: Array, infinity: Array | float) -> Array:
+def total_excess(mass: Array, infinity: Array) -> Array:
     """[K] sums of masses [K, m] less one: -infinity of each row, but where the sum differs by more than rounding."""
-    beyond = np.broadcast_to(infinity, mass.shape[:1])
-    excess = np.array([math.fsum([*row, part, -1.0]) for row, part in zip(mass.tolist(), beyond.tolist(), strict=True)])
-    return np.asarray(np.where(np.abs(excess) < constants.NORMALISATION_ROUNDING, 0.0, excess) - beyond)
+    rows = zip(mass.tolist(), infinity.tolist(), strict=True)
+    excess = np.array([math.fsum([*row, part, -1.0]) for row, part in rows])
+    return np.asarray(np.where(np.abs(excess) < constants.NORMALISATION_ROUNDING, 0.0, excess) - infinity)
 
 
 def reach(
@@ -129,23 +131,6 @@ def reach(
 # a delta of 1e-100 has the relative accuracy of one of 1e-3. Chernoff tails of the tilted PMF bound what wraps around.
 
 Spectrum = NDArray[np.complex128]
-# the PMFs of a group, and by how much in eps all of its steps together lie too high
-PmfAndShift = tuple[LatticePmf, float]
-
-
-@dataclass(frozen=True)
-class LatticeSides:
-    """The PMFs of a group of steps.
-
-    Attributes:
-        upper: the pessimistic PMFs.
-        beyond: their P-mass at +infinity, of each step or of all.
-        lower: makes the optimistic PMFs, once they are needed.
-    """
-
-    upper: LatticePmf
-    beyond: Array
-    lower: Callable[[], PmfAndShift]
 
 
 @dataclass(frozen=True)
@@ -153,27 +138,33 @@ class LatticeComposition:
     """The PMF of the composed loss (tilted, on a lattice), to be evaluated at any eps near its middle.
 
     Attributes:
-        step: spacing of the lattice in nats. tilt, pmf: of the finite losses. centre: mean of the tilted loss.
+        step: spacing of the lattice in nats. tilt: of the masses. centre: mean of the tilted loss.
+        index, mass: [m] the nodes, in a row, and the tilted masses of the finite losses there.
+        log_norm: ln E[e^{tilt loss}].
         mass_at_plus_infinity: composed P-mass at +infinity. slack: bound on the tilted mass missing or misplaced.
         above: P-mass from each node up, scaled to the centre; empty where it would overflow.
         hinge: the sum of (1 - e^{node - y}) times the same masses, over losses y from each node up.
         eps_slack: by how much in eps an optimistic PMF lies too high.
+        bulk: tilts, and ln of the moments there, of outcomes that were left out; Chernoff's bound of their delta.
     """
 
     step: float
     tilt: float
-    pmf: LatticePmf
+    index: NDArray[np.int64]
+    mass: Array
+    log_norm: float
     mass_at_plus_infinity: float
     slack: float
     above: Array
     hinge: Array
     centre: float
     eps_slack: float
+    bulk: tuple[Array, Array] | None = None
 
     @property
     def cells(self) -> int:
         """Number of cells of the last window."""
-        return self.pmf.mass.size
+        return self.mass.size
 
     def delta(self, eps: float, sign: int) -> float:
         """delta at eps with the slack added (sign +1) or subtracted (sign -1)."""
@@ -182,72 +173,49 @@ class LatticeComposition:
         # an infinite slack proves nothing, and its product with 0 is nan
         if -self.tilt * x > constants.MAX_EXPONENT_EVALUATION or not math.isfinite(self.slack):
             return 1.0 if sign > 0 else self.mass_at_plus_infinity
-        i = int(np.searchsorted(self.pmf.index, math.floor(eps / self.step), side="right"))
+        i = int(np.searchsorted(self.index, math.floor(eps / self.step), side="right"))
         # the sum of (1 - e^{eps-y}) e^{-tilt (y-centre)} mass over losses y above eps, of terms of one sign
         if self.above.size:
-            distance = max((float(self.pmf.index[0]) + i) * self.step - eps, 0.0)
+            distance = max((float(self.index[0]) + i) * self.step - eps, 0.0)
             value = -math.expm1(-distance) * float(self.above[i]) + math.exp(-distance) * float(self.hinge[i])
         else:
-            y = self.pmf.index[i:] * self.step
+            y = self.index[i:] * self.step
             weight = np.exp(np.clip(-self.tilt * (y - self.centre), -700.0, 700.0))
-            value = float(self.pmf.mass[i:] @ (-np.expm1(eps - y) * weight))
-        rounding = constants.UNIT_ROUNDOFF * (2 * self.pmf.mass.size + constants.READING_ROUNDINGS)
+            value = float(self.mass[i:] @ (-np.expm1(eps - y) * weight))
+        rounding = constants.UNIT_ROUNDOFF * (2 * self.mass.size + constants.READING_ROUNDINGS)
         value = max(value, 0.0) * (1 + sign * rounding)
         peak = math.exp(-self.tilt * math.log1p(1 / self.tilt)) / (1 + self.tilt) if self.tilt > 0 else 1.0
         value += sign * peak * self.slack * math.exp(-self.tilt * x)
-        log_scale = float(self.pmf.log_norm) - self.tilt * self.centre
+        log_scale = self.log_norm - self.tilt * self.centre
         finite = math.exp(min(log_scale + math.log(value), 700.0)) if value > 0 else 0.0
         # an upper bound above zero may be too small for a double
-        return min(max(finite + self.mass_at_plus_infinity, 5e-324 if sign > 0 else 0.0), 1.0)
-
-
-def compose_sides(
-    sides: list[LatticeSides],
-    counts: list[Counts],
-    log_finite: float,
-    compose: Callable[[list[PmfAndShift], float], OneSidedComposition],
-    slack: float,
-    deviation: float,
-) -> TwoSidedComposition:
-    """Compose the pessimistic PMFs now and the optimistic ones once they are needed.
-
-    Nothing passed may refer to the steps, or else a reference cycle would keep all arrays alive.
-
-    Args:
-        log_finite: ln of the probability that no step has loss +infinity.
-        compose: composes PMFs with a given ln of the probability that every loss is finite.
-        slack: shift of eps by rounding. deviation: standard deviation of the tilted loss.
-    """
-    pairs = zip(sides, counts, strict=True)
-    finite = sum(float(n @ np.log1p(-np.broadcast_to(side.beyond, n.shape))) for side, n in pairs)
-    upper = compose([(side.upper, 0.0) for side in sides], finite)
-    return TwoSidedComposition(upper, lambda: compose([side.lower() for side in sides], log_finite), slack, deviation)
+        value = min(max(finite + self.mass_at_plus_infinity, 5e-324 if sign > 0 else 0.0), 1.0)
+        if self.bulk is None or sign < 0:
+            return value
+        left_out = math.exp(min(float((self.bulk[1] - self.bulk[0] * eps).min()), 0.0))
+        return min(value + left_out * (1 + 1e-12), 1.0)
 
 
 def compose_window(
-    shifted: list[PmfAndShift],
-    counts: list[Counts],
+    pmfs: Sequence[LatticePmf],
     step: float,
     tilt: float,
     tail: float,
-    log_finite: float,
-    transform: Callable[[int], tuple[Spectrum, Array]],
+    transform: Callable[[Sequence[LatticePmf], int], tuple[Spectrum, Array]],
 ) -> LatticeComposition:
-    """Compose ``counts[j][k]`` losses of row k of each normalised tilted PMF j on the lattice of spacing ``step``.
+    """Compose tilted PMFs on the lattice of spacing ``step``.
 
     docs/theory/certified-pld.md, "Rare large losses", bounds what an error of the transform changes.
 
     Args:
         tail: tilted mass that may wrap around in each direction.
-        log_finite: ln of the probability that no step has loss +infinity.
         transform: makes the transform of the sum, or of a part of its outcomes, on a window of so many cells, and a
             bound on the error of each of its values.
     """
-    pmfs = [pmf for pmf, _ in shifted]
-    moments = [pmf.moments(step) for pmf in pmfs]
-    left, right = reach([(pmf.losses(step), pmf.rows) for pmf in pmfs], moments, counts, -math.log(tail))
+    counts, moments = [pmf.counts for pmf in pmfs], [pmf.moments(step) for pmf in pmfs]
+    left, right = reach([(pmf.losses(step), pmf.mass) for pmf in pmfs], moments, counts, -math.log(tail))
     size = fast_length(math.ceil((left + right) / step) + 4)
-    values, error = transform(size)
+    values, error = transform(pmfs, size)
     weights = 1 + (2 / math.pi) * (math.log(size) + 1)
     slack = min(float(error.max()) * weights, math.sqrt(energy(error))) + 4 * tail
     slack += constants.FFT_VECTOR_ROUNDINGS * constants.UNIT_ROUNDOFF * math.log2(size) * math.sqrt(energy(values))
@@ -259,10 +227,10 @@ def compose_window(
     total = float(mass.sum())
     if not slack < total:
         raise Unsupported("pld finds that rounding would decide on this lattice. Raise `tol`, or use rdp")
-    norm = sum(float(n @ np.broadcast_to(pmf.log_norm, n.shape)) for n, pmf in zip(counts, pmfs, strict=True))
-    pmf = LatticePmf(low + np.arange(size), mass / total, norm + math.log(total))
-    shift = sum(shift for _, shift in shifted)
-    return with_tail_sums(pmf, step, tilt, -math.expm1(log_finite), slack / total, shift)
+    log_norm = sum(float(pmf.counts @ pmf.log_norm) for pmf in pmfs) + math.log(total)
+    infinity = -math.expm1(sum(float(pmf.counts @ np.log1p(-pmf.infinity)) for pmf in pmfs))
+    shift = sum(pmf.eps_slack for pmf in pmfs)
+    return with_tail_sums(step, tilt, low + np.arange(size), mass / total, log_norm, infinity, slack / total, shift)
 
 
 def check_cells(cells: float, limit: int) -> None:
@@ -273,21 +241,29 @@ def check_cells(cells: float, limit: int) -> None:
 
 
 def with_tail_sums(
-    pmf: LatticePmf, step: float, tilt: float, infinity: float, slack: float, eps_slack: float
+    step: float,
+    tilt: float,
+    index: NDArray[np.int64],
+    mass: Array,
+    log_norm: float,
+    infinity: float,
+    slack: float,
+    eps_slack: float = 0.0,
 ) -> LatticeComposition:
     """Prepare a composed PMF on consecutive nodes for evaluation, by sums that cancel nowhere."""
-    first, size = float(pmf.index[0]) * step, pmf.mass.size
-    centre = step * float(pmf.mass @ pmf.index) / float(pmf.mass.sum())
-    if (1 + tilt) * size * step > constants.MAX_EXPONENT_TAIL_SUMS:
-        return LatticeComposition(step, tilt, pmf, infinity, slack, np.empty(0), np.empty(0), centre, eps_slack)
+    first, size = float(index[0]) * step, mass.size
+    centre = step * float(mass @ index) / float(mass.sum())
     above, hinge = np.zeros((2, size + 1))
-    weight = _geometric(tilt * (centre - first), -tilt * step, size) * pmf.mass
-    np.cumsum(weight[::-1], out=above[-2::-1])
-    # hinge[i] = e^-step (hinge[i+1] + (e^step - 1) above[i+1])
-    fall = _geometric(centre - first, -step, size)
-    np.cumsum((fall * above[:-1])[:0:-1], out=hinge[-3::-1])
-    hinge[:-1] *= math.expm1(step) / fall
-    return LatticeComposition(step, tilt, pmf, infinity, slack, above, hinge, centre, eps_slack)
+    if (1 + tilt) * size * step > constants.MAX_EXPONENT_TAIL_SUMS:
+        above = hinge = np.empty(0)
+    else:
+        weight = _geometric(tilt * (centre - first), -tilt * step, size) * mass
+        np.cumsum(weight[::-1], out=above[-2::-1])
+        # hinge[i] = e^-step (hinge[i+1] + (e^step - 1) above[i+1])
+        fall = _geometric(centre - first, -step, size)
+        np.cumsum((fall * above[:-1])[:0:-1], out=hinge[-3::-1])
+        hinge[:-1] *= math.expm1(step) / fall
+    return LatticeComposition(step, tilt, index, mass, log_norm, infinity, slack, above, hinge, centre, eps_slack)
 
 
 def _geometric(start: float, slope: float, size: int) -> Array:
@@ -297,14 +273,14 @@ def _geometric(start: float, slope: float, size: int) -> Array:
     return np.outer(outer, np.exp(slope * inner)).ravel()[:size]
 
 
-def transform_error(pmf: LatticePmf, size: int) -> float:
+def transform_error(index: NDArray[np.int64], size: int) -> float:
     """Bound on the rounding error of a coefficient by ``spectrum``, for masses that add up to one.
 
     A coefficient is the sum of the masses, each multiplied by what the passes of the transform make of one; in a pass
     of radix 2, 3, 4 or 5 a mass meets a bounded number of roundings. Before, as many masses are added up in a cell as
     the PMF is longer than the window.
     """
-    overlaps = 1.0 + float(pmf.index[-1] - pmf.index[0]) / size
+    overlaps = 1.0 + float(index[-1] - index[0]) / size
     return constants.UNIT_ROUNDOFF * (constants.FFT_VALUE_ROUNDINGS * math.log2(size) + overlaps)
 
 
@@ -367,26 +343,20 @@ def compose_on_lattice(
     points = [(pmf.y, tilted_weights(pmf, tilt)) for pmf in steps.pmfs]
     moments = list(zip(state.means, state.variances, strict=True))
     check_cells(sum(reach(points, moments, steps.counts, -math.log(tail))) / step, constants.MAX_WINDOW_CELLS)
-    sides, counts = [], []
+    sides = []
     for group, pmf in zip(steps.groups, steps.pmfs, strict=True):
         for part, part_pmf in split_by_node_count(group, pmf, tilt):
             masses = steps.negligible_mass(delta, part.counts), steps.negligible_bottom(share)
             sides.append(_discretize(part, part_pmf, step, tilt, masses))
-            counts.append(part.counts)
 
-    def compose(shifted: list[PmfAndShift], log_finite: float) -> LatticeComposition:
-        def transform(size: int) -> tuple[Spectrum, Array]:
-            check_cells(size, constants.MAX_WINDOW_CELLS)
-            return _product([pmf for pmf, _ in shifted], counts, size)
-
-        side = compose_window(shifted, counts, step, tilt, tail, log_finite, transform)
+    def compose(pmfs: Sequence[LatticePmf]) -> LatticeComposition:
+        side = compose_window(pmfs, step, tilt, tail, _product)
         # so coarse a discretisation has its tilted mass where nothing is read off at eps
         if tilt * (side.centre - eps) > constants.MAX_EXPONENT_EVALUATION:
             raise Unsupported("pld finds no lattice for this process at this delta. Raise `tol`, or use rdp")
         return side
 
-    slack = steps.rounding_shift(state)
-    return compose_sides(sides, counts, steps.log_finite, compose, slack, math.sqrt(state.variance))
+    return compose_sides(sides, compose, steps.rounding_shift(state), math.sqrt(state.variance))
 
 
 def _with_atoms_on_nodes(groups: list[StepGroup], step: float) -> float:
@@ -405,32 +375,26 @@ def _with_atoms_on_nodes(groups: list[StepGroup], step: float) -> float:
 
 def _discretize(
     group: StepGroup, pmf: ApproximatePmf, step: float, tilt: float, masses: tuple[float, float]
-) -> LatticeSides:
+) -> Sides[LatticePmf]:
     """Discretise a group's pairs; ``masses`` are the P-mass above and the tilted mass below the nodes."""
-    pair, infinity = group.pair, group.pair.mass_at_plus_infinity
     index = choose_nodes(group, pmf, step, tilt, *masses)
     y = np.asarray(index * step, dtype=np.float64)
-    cells = cell_masses(pair, y)
-    mass, beyond = discretize_pessimistic(cells, infinity)
-
-    def lower() -> PmfAndShift:
-        return tilt_pmf(index, discretize_optimistic(cells, infinity), y, tilt, infinity), 0.0
-
-    return LatticeSides(tilt_pmf(index, mass, y, tilt, beyond), beyond, lower)
+    return discretize(group.pair, y, lambda mass, beyond: tilt_pmf(index, mass, y, tilt, group.counts, beyond))
 
 
-def _product(pmfs: list[LatticePmf], counts: list[Counts], size: int) -> tuple[Spectrum, Array]:
+def _product(pmfs: Sequence[LatticePmf], size: int) -> tuple[Spectrum, Array]:
     """The product of powers of the transforms, and a bound on the error of each of its values.
 
     Each transform is off by its noise, anywhere: with moduli so much larger, a product is off by at most its share of
     it, or by twice itself.
     """
+    check_cells(size, constants.MAX_WINDOW_CELLS)
     product = np.ones(size // 2 + 1, dtype=np.complex128)
-    share, logs, number = np.zeros(product.size), np.zeros(product.size), sum(float(n.sum()) for n in counts)
-    for pmf, powers in zip(pmfs, counts, strict=True):
-        noise = transform_error(pmf, size)
-        constants.add("coefficient", 2 * product.size * powers.size)
-        for n, row in zip(powers.tolist(), pmf.rows, strict=True):
+    share, logs, number = np.zeros(product.size), np.zeros(product.size), sum(float(pmf.counts.sum()) for pmf in pmfs)
+    for pmf in pmfs:
+        noise = transform_error(pmf.index, size)
+        constants.add("coefficient", 2 * product.size * pmf.counts.size)
+        for n, row in zip(pmf.counts.tolist(), pmf.mass, strict=True):
             values = spectrum(pmf.index, row, size)
             largest = np.abs(values) + noise
             product = product * integer_power(values, n)

@@ -8,21 +8,26 @@ to losses far above eps. docs/theory/certified-pld.md has the proof.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from wpriv.accounting.pld import constants
-from wpriv.accounting.pld.discretize import cell_masses, discretize_jumps, discretize_optimistic, discretize_pessimistic
+from wpriv.accounting.pld.discretize import (
+    Sides,
+    cell_masses,
+    choose_nodes,
+    discretize_jumps,
+    discretize_optimistic,
+    discretize_pessimistic,
+)
 from wpriv.accounting.pld.lattice import (
     LatticeComposition,
     LatticePmf,
-    LatticeSides,
-    PmfAndShift,
     Spectrum,
     check_cells,
-    compose_sides,
     compose_window,
     spectrum,
     tilt_pmf,
@@ -32,51 +37,15 @@ from wpriv.accounting.pld.saddle_point import ApproximatePmf, StepGroup
 from wpriv.accounting.pld.step_groups import (
     Steps,
     TwoSidedComposition,
+    compose_sides,
     rare_cut,
     single_loss_delta,
     single_loss_slope,
     small_tilt,
 )
-from wpriv.accounting.pld.step_nodes import choose_nodes
 from wpriv.errors import Unsupported
-from wpriv.numerics.arrays import Array, Counts
+from wpriv.numerics.arrays import Array
 from wpriv.numerics.log_space import log_one_plus
-
-
-@dataclass(frozen=True)
-class RareLossComposition:
-    """The outcomes with at least one large loss, and a bound of what all others add to delta.
-
-    Attributes:
-        jumps: the composed PMF of the outcomes with a large loss.
-        bulk_tilts: [T] parameters of Chernoff's bound of the outcomes without one.
-        bulk_logs: [T] ln of the moments at these.
-    """
-
-    jumps: LatticeComposition
-    bulk_tilts: Array
-    bulk_logs: Array
-
-    @property
-    def tilt(self) -> float:
-        return self.jumps.tilt
-
-    @property
-    def centre(self) -> float:
-        return self.jumps.centre
-
-    @property
-    def cells(self) -> int:
-        """Number of cells of the window."""
-        return self.jumps.cells
-
-    def delta(self, eps: float, sign: int) -> float:
-        """delta at eps from above (sign +1) or from below (sign -1)."""
-        value = self.jumps.delta(eps, sign)
-        if sign < 0:
-            return value
-        bulk = math.exp(min(float((self.bulk_logs - self.bulk_tilts * eps).min()), 0.0))
-        return min(value + bulk * (1 + 1e-12), 1.0)
 
 
 def compose_rare_losses(steps: Steps, tilt: float, eps: float, relative: float, delta: float) -> TwoSidedComposition:
@@ -105,15 +74,10 @@ def compose_rare_losses(steps: Steps, tilt: float, eps: float, relative: float, 
         _discretize(group, pmf, lattice, (steps.negligible_mass(delta, group.counts), bottom), focus)
         for group, pmf in zip(steps.groups, steps.pmfs, strict=True)
     ]
-    counts = [group.counts for group in steps.groups]
-
-    def compose(shifted: list[PmfAndShift], log_finite: float) -> RareLossComposition:
-        return _compose(shifted, counts, lattice, tail, log_finite)
-
     # the large losses add up to about eps, many deviations of a step's loss; and norms are rounded, of every step
     unit = constants.UNIT_ROUNDOFF
     slack = steps.rounding_shift(state) + 4 * constants.TAIL_ROUNDINGS * unit * eps + 16 * unit * steps.total / slope
-    return compose_sides(sides, counts, steps.log_finite, compose, slack, 1 / slope)
+    return compose_sides(sides, partial(_compose, lattice=lattice, tail=tail), slack, 1 / slope)
 
 
 @dataclass(frozen=True)
@@ -128,7 +92,7 @@ class _Lattice:
 
 def _discretize(
     group: StepGroup, pmf: ApproximatePmf, lattice: _Lattice, masses: tuple[float, float], focus: tuple[float, float]
-) -> LatticeSides:
+) -> Sides[LatticePmf]:
     """Discretise a group's pairs; ``masses`` and ``focus`` as for ``choose_nodes``."""
     pair, counts, infinity = group.pair, group.counts, group.pair.mass_at_plus_infinity
     step, tilt, edge = lattice.step, lattice.tilt, lattice.edge
@@ -140,11 +104,11 @@ def _discretize(
     cells = cell_masses(pair, y)
     mass, beyond = discretize_pessimistic(cells, infinity)
 
-    def lower() -> PmfAndShift:
+    def lower() -> LatticePmf:
         mass, bulk = np.atleast_2d(discretize_optimistic(cells, infinity)), index <= edge
         weight = np.exp(np.maximum(lattice.slope * (y[bulk] - y[bulk][-1]), -700.0))
         if bool(((mass[:, bulk] * weight) @ y[bulk] >= 0).all()) or not index[-1] > edge:
-            return tilt_pmf(index, mass, y, tilt, infinity), 0.0
+            return tilt_pmf(index, mass, y, tilt, counts, infinity)
         # the bulk is too narrow for the lattice: a point at -ln(Q/P) of it lies below (Jensen), which is moved to zero
         high = index[index >= edge]
         jumps = discretize_jumps(cell_masses(pair, np.asarray(high * step, dtype=np.float64)), infinity)
@@ -153,60 +117,50 @@ def _discretize(
         jumps = np.atleast_2d(jumps)
         rest = np.broadcast_to((1 - tails.sf_p).reshape(-1, 1), (jumps.shape[0], 1))
         nodes = np.concatenate([[0], high])
-        optimistic = tilt_pmf(nodes, np.concatenate([rest, jumps], axis=1), np.asarray(nodes * step), tilt, infinity)
-        return optimistic, float(counts @ np.broadcast_to(shift, counts.shape))
+        mass, moved = np.concatenate([rest, jumps], axis=1), float(counts @ np.broadcast_to(shift, counts.shape))
+        return tilt_pmf(nodes, mass, np.asarray(nodes * step), tilt, counts, infinity, moved)
 
-    return LatticeSides(tilt_pmf(index, mass, y, tilt, beyond), beyond, lower)
+    return tilt_pmf(index, mass, y, tilt, counts, beyond), lower
 
 
-def _compose(
-    shifted: list[PmfAndShift], counts: list[Counts], lattice: _Lattice, tail: float, log_finite: float
-) -> RareLossComposition:
+def _compose(pmfs: Sequence[LatticePmf], lattice: _Lattice, tail: float) -> LatticeComposition:
+    """The outcomes with a loss above the cut, and a bound of what all others add to delta."""
     step, tilt, cut = lattice.step, lattice.tilt, (lattice.edge + 0.5) * lattice.step
-    pmfs = [pmf for pmf, _ in shifted]
-
-    def transform(size: int) -> tuple[Spectrum, Array]:
-        check_cells(size * sum(n.size for n in counts), constants.MAX_RARE_CELLS)
-        return _outcomes_with_jumps(pmfs, counts, cut, step, size)
-
-    jumps = compose_window(shifted, counts, step, tilt, tail, log_finite, transform)
+    jumps = compose_window(pmfs, step, tilt, tail, partial(_outcomes_with_jumps, cut=cut, step=step))
     tilts = np.geomspace(*constants.BULK_TILTS, constants.BULK_TILT_COUNT) / cut
-    return RareLossComposition(jumps, tilts, _bulk_logs(pmfs, counts, cut, step, tilt, tilts))
+    return replace(jumps, bulk=(tilts, _bulk_logs(pmfs, cut, step, tilt, tilts)))
 
 
-def _bulk_logs(
-    pmfs: list[LatticePmf], counts: list[Counts], cut: float, step: float, tilt: float, tilts: Array
-) -> Array:
+def _bulk_logs(pmfs: Sequence[LatticePmf], cut: float, step: float, tilt: float, tilts: Array) -> Array:
     """ln E[e^{b Y}; no loss above the cut] of the composed loss at tilts b, rounded up."""
     logs = np.zeros(tilts.size)
-    for pmf, n in zip(pmfs, counts, strict=True):
-        y = pmf.losses(step)
+    for pmf in pmfs:
+        y, n = pmf.losses(step), pmf.counts
         bulk = y <= cut
         if not bulk.any():
             logs += math.log(constants.MASS_FLOOR)
             continue
         exponent = (tilts[:, None] - tilt) * y[bulk]
-        moment = np.exp(exponent) @ pmf.rows[:, bulk].T
-        logs += (np.broadcast_to(pmf.log_norm, n.shape) + np.log(np.maximum(moment, constants.MASS_FLOOR))) @ n
+        moment = np.exp(exponent) @ pmf.mass[:, bulk].T
+        logs += (pmf.log_norm + np.log(np.maximum(moment, constants.MASS_FLOOR))) @ n
         logs += constants.UNIT_ROUNDOFF * float(n.sum()) * (bulk.sum() + 8 + 2 * np.abs(exponent).max(axis=1))
     return logs
 
 
-def _outcomes_with_jumps(
-    pmfs: list[LatticePmf], counts: list[Counts], cut: float, step: float, size: int
-) -> tuple[Spectrum, Array]:
+def _outcomes_with_jumps(pmfs: Sequence[LatticePmf], size: int, cut: float, step: float) -> tuple[Spectrum, Array]:
     """The transform of the outcomes with a loss above the cut, and a bound on the error of each of its values.
 
     D = B^n (e^{n ln(1 + J/B)} - 1) where the transform B of the bulk is large, else (B + J)^n - B^n.
     """
+    check_cells(size * sum(pmf.counts.size for pmf in pmfs), constants.MAX_RARE_CELLS)
     unit, frequencies = constants.UNIT_ROUNDOFF, size // 2 + 1
     log_bulk, log_all, log_ratio = np.zeros((3, frequencies), dtype=np.complex128)
     noise, least = np.zeros(frequencies), np.full(frequencies, np.inf)
     jump_total, transform_noise = 0.0, 0.0
-    for pmf, powers in zip(pmfs, counts, strict=True):
+    for pmf in pmfs:
         large = pmf.losses(step) > cut
-        transform_noise = max(transform_noise, transform_error(pmf, size))
-        for n, row in zip(powers.tolist(), pmf.rows, strict=True):
+        transform_noise = max(transform_noise, transform_error(pmf.index, size))
+        for n, row in zip(pmf.counts.tolist(), pmf.mass, strict=True):
             mass = float(row[large].sum())
             # from the masses that move, so that the rounding of the mass at zero is not raised to the count
             moving = ~large & (pmf.index != 0)
@@ -222,7 +176,7 @@ def _outcomes_with_jumps(
             jump_total += n * mass
     plain = _exp(log_all) - _exp(log_bulk)
     product = np.where(least > 0.25, _exp(log_bulk) * _exp_minus_one(log_ratio), plain)
-    number = float(sum(n.sum() for n in counts))
+    number = float(sum(pmf.counts.sum() for pmf in pmfs))
     size_all = np.exp(log_all.real)
     # the rounding of logarithms and exponentials: relative to D, and to all outcomes for the logarithm of the ratio
     error = 16 * unit * (np.abs(product) * (1 + noise) + size_all * np.abs(log_ratio))

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from wpriv.accounting.pld import constants
+from wpriv.accounting.pld.discretize import Pmf, Sides
 from wpriv.accounting.pld.saddle_point import (
     ApproximatePmf,
     Cumulants,
@@ -174,6 +175,20 @@ class TwoSidedComposition:
             return high if low > 0 and sign > 0 else 0.0
         eps = smallest_meeting(miss, high, low=low, high=high, rtol=rtol)
         return eps if sign > 0 else eps * (1 - 2 * rtol)
+
+
+def compose_sides(
+    sides: Sequence[Sides[Pmf]], compose: Callable[[Sequence[Pmf]], OneSidedComposition], slack: float, deviation: float
+) -> TwoSidedComposition:
+    """Compose the pessimistic PMFs of groups now, and the optimistic ones once they are needed.
+
+    Nothing passed may refer to the steps, or else a reference cycle would keep all arrays alive.
+
+    Args:
+        slack: shift of eps by rounding. deviation: standard deviation of the tilted loss.
+    """
+    upper = compose([upper for upper, _ in sides])
+    return TwoSidedComposition(upper, lambda: compose([lower() for _, lower in sides]), slack, deviation)
 
 
 # Where and how finely to compose for a question: the eps expected at a delta, and the factor of a refinement.

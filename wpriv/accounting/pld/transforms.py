@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wpriv.accounting.pld import constants
-from wpriv.accounting.pld.discretize import cell_masses, discretize_optimistic, discretize_pessimistic
+from wpriv.accounting.pld.discretize import Sides, choose_nodes, discretize
 from wpriv.accounting.pld.lattice import total_excess
 from wpriv.accounting.pld.saddle_point import ApproximatePmf, StepGroup
-from wpriv.accounting.pld.step_nodes import choose_nodes
 from wpriv.core.atomic_pair import AtomicPair
 from wpriv.numerics.arrays import Array, Counts
 from wpriv.numerics.log_space import log_one_plus
@@ -43,9 +42,9 @@ class TiltedAtoms:
     mass_at_plus_infinity: Array
 
     @staticmethod
-    def of(y: Array, mass: Array, tilt: float, counts: Counts, infinity: Array) -> TiltedAtoms:
-        """Tilt P-masses [K, m] at finite losses [m]; ``infinity`` [K] is the P-mass at an infinite loss."""
-        mass = np.atleast_2d(mass)
+    def of(y: Array, mass: Array, tilt: float, counts: Counts, infinity: Array | float) -> TiltedAtoms:
+        """Tilt P-masses [K, m] at finite losses [m]; ``infinity`` ([K] or one) is the P-mass at an infinite loss."""
+        mass, infinity = np.atleast_2d(mass), np.broadcast_to(infinity, counts.shape)
         constants.add("atom", mass.size)
         keep = (mass > 0).any(axis=0)
         y, mass = y[keep], mass[:, keep]
@@ -187,8 +186,6 @@ def _chunks(size: int) -> list[slice]:
 #
 # A pair of few atoms is used exactly. Any other pair is discretised on nodes that are dense where its tilted mass lies.
 
-Sides = tuple[TiltedAtoms, Callable[[], TiltedAtoms]]
-
 
 def scatter_atoms(
     group: StepGroup,
@@ -197,7 +194,7 @@ def scatter_atoms(
     tilts: tuple[float, float],
     masses: tuple[float, float],
     focus: tuple[float, float] | None,
-) -> Sides:
+) -> Sides[TiltedAtoms]:
     """Discretise a group's pairs.
 
     Args:
@@ -220,25 +217,17 @@ def scatter_atoms(
     y = np.asarray(index * step, dtype=np.float64)
     if pair.atoms.size <= constants.MAX_NODE_ATOMS:
         y = _with_atoms(y, pair.atoms, step)
-    cells, counts, infinity = cell_masses(pair, y), group.counts, float(pair.mass_at_plus_infinity)
-    mass, beyond = discretize_pessimistic(cells, pair.mass_at_plus_infinity)
-    upper = TiltedAtoms.of(y, mass, tilt, counts, np.broadcast_to(np.atleast_1d(beyond), counts.shape))
-
-    def lower() -> TiltedAtoms:
-        lower_mass = discretize_optimistic(cells, pair.mass_at_plus_infinity)
-        return TiltedAtoms.of(y, lower_mass, tilt, counts, np.full(counts.size, infinity))
-
-    return upper, lower
+    return discretize(pair, y, lambda mass, beyond: TiltedAtoms.of(y, mass, tilt, group.counts, beyond))
 
 
-def _exact_atoms(pair: AtomicPair, tilt: float, group: StepGroup, top_mass: float) -> Sides:
+def _exact_atoms(pair: AtomicPair, tilt: float, group: StepGroup, top_mass: float) -> Sides[TiltedAtoms]:
     """The atoms themselves; the largest, of at most ``top_mass`` together, move to infinity in the pessimistic PMF."""
     mass = np.exp(pair.log_p)
     above = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
     last = max(int(np.searchsorted(-above, -top_mass)), 1)
     beyond = float(above[last]) + math.exp(pair.log_beyond)
     losses, mass = pair.losses[:last], mass[:last]
-    infinity = np.full(group.counts.size, pair.mass_at_plus_infinity)
+    infinity = pair.mass_at_plus_infinity
     upper = TiltedAtoms.of(losses, mass, tilt, group.counts, infinity + beyond)
     return upper, lambda: TiltedAtoms.of(losses, mass, tilt, group.counts, infinity)
 

@@ -195,7 +195,7 @@ def _result(name: str, out: Path, status: Mapping[str, Row], *, quick: bool) -> 
     if result.status != "done":
         return result
     try:
-        return _by_today(_finished(result), reproduce.recipe_in(folder), quick=quick)
+        return _by_today(_finished(result), storage.recipe_in(folder), quick=quick)
     except WprivError as error:
         return replace(result, status="damaged", reason=f"{error}. Remove {folder} and run it again")
 

@@ -112,7 +112,7 @@ def _figures(result: RecipeResult) -> str:
 def _pictures(files: Sequence[Path], label: str) -> str:
     """WebP files within the page."""
     contents = [base64.b64encode(path.read_bytes()).decode("ascii") for path in files]
-    return folder_page.linked([f"data:image/webp;base64,{content}" for content in contents], label)
+    return render.part("linked", [f"data:image/webp;base64,{content}" for content in contents], label)
 
 
 def together_figure(result: ItemResult) -> str:

@@ -135,7 +135,7 @@ _PROMISED = ("epsilon", "delta", "sigma", "noise")
 
 def is_of(recipe: Recipe, folder: Path) -> bool:
     """Return True if a folder holds results of this recipe, with equal keys in all that decides the results."""
-    return is_same(recipe, recipe_in(folder))
+    return is_same(recipe, storage.recipe_in(folder))
 
 
 def is_same(recipe: Recipe, data: object) -> bool:
@@ -143,19 +143,9 @@ def is_same(recipe: Recipe, data: object) -> bool:
     return bool(essence(data) == essence(json.loads(json.dumps(recipe.data))))
 
 
-def recipe_in(folder: Path) -> object:
-    """Return the data of the recipe in a results folder; None where it cannot be read."""
-    try:
-        return yaml_document.read(folder / storage.RECIPE).data
-    except UsageError:
-        return None
-
-
 def essence(data: Any) -> Any:
     """Return what decides the results of a recipe: without texts, figures and expected numbers, files by name."""
-    if isinstance(data, Mapping) and data.get("kind") == "train":
-        return with_names_of_files(resolve.essence(data))
-    return with_names_of_files(storage.essence(data))
+    return with_names_of_files(resolve.essence(data))
 
 
 def with_names_of_files(data: Any) -> Any:

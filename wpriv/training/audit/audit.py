@@ -24,11 +24,10 @@ from wpriv.results import plot, storage
 from wpriv.results.model import Json, Row
 from wpriv.training import plan, train_data, training_grid
 from wpriv.training import train as training
-from wpriv.training.audit import audited_training, coin_tests
-from wpriv.training.audit.audited_training import Outcome
-from wpriv.training.audit.coin_tests import Test
+from wpriv.training.audit import audited_training
+from wpriv.training.audit.audited_training import Outcome, Test
 from wpriv.training.audit.score_tests import CONFIDENCE
-from wpriv.training.audit.scores import CANARIES, MAX_RUNS, RUNS, ScoreAudit, Scores, Train, audit_scores
+from wpriv.training.audit.scores import CANARIES, MAX_RUNS, RUNS, SOURCES, ScoreAudit, Scores, Train, audit_scores
 
 SCHEMA = "wpriv.audit/1"
 METHODS = {"one-run": 1, "two-worlds": RUNS}
@@ -37,10 +36,6 @@ OF_RECIPES = ("out", "device", "set", "quick", "data_root")
 OF_SCORES = ("references", "data", "delta", "confidence", "seed")
 CONSISTENT, VIOLATED, POWERLESS = "consistent", "VIOLATED", "cannot contradict"
 ANSWER, TABLE, FIGURE = "audit.json", "audit.csv", "audit"
-SOURCES = {
-    "one-run": "Steinke, Nasr, Jagielski 2023; Mahloujifar, Melis, Chaudhuri 2024; Theorem 1 of docs/theory/audits.md",
-    "two-worlds": "Theorem 2 of docs/theory/audits.md",
-}
 NOT_PRIVATE = (
     "the audit computes with the records and the coins of the canaries without noise: its files are not covered by the "
     "certified guarantee of the training"
@@ -344,8 +339,9 @@ def _concluded(recipe: Recipe, job: plan.Plan, outcomes: list[Outcome], method: 
     process = job.under_neighbours(outcomes[0].process.steps)
     tol = evaluate.answer_tol(process)
     certified = evaluate.ask(evaluate.curve(process, plan.ACCOUNTANT, tol), delta=private.delta)
-    tests = coin_tests.METHODS[method](outcomes, private.delta)
-    most = coin_tests.ceiling(outcomes, private.delta, method)
+    bounds = audited_training.guess_tests if method == "one-run" else audited_training.rank_tests
+    tests = bounds(outcomes, private.delta)
+    most = audited_training.ceiling(outcomes, private.delta, method)
     result = Audit(recipe.name, certified, tests, method, len(outcomes[0].coins), len(outcomes), most)
     if out is None:
         return result

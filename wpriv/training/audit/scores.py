@@ -217,8 +217,9 @@ def audit_scores(
     question = read_claim(claim, delta)
     if callable(source):
         number = secrets.randbits(53) if seed is None else seed
-        plan = Trials(source, method, canaries, references, runs, data, number, 1 - confidence)
-        return _concluded(plan.subject, question, method, *plan.scores(question), confidence, number)
+        subject, training = str(getattr(source, "__name__", type(source).__name__)), (canaries, references, runs, data)
+        found = _trained(source, question, method, *training, subject=subject, seed=number, error=1 - confidence)
+        return _concluded(subject, question, method, *found, confidence, number)
     given = {"canaries": canaries, "references": references, "runs": runs, "data": data}
     if others := [name for name, value in given.items() if value is not None]:
         raise UsageError(f"`{others[0]}` is for the audit of a training function, and scores were given: leave it out")
@@ -327,7 +328,6 @@ def _of_csv(path: Path, raw: bytes) -> tuple[Array, Bools]:
 
 
 def _of_npz(path: Path, raw: bytes) -> tuple[Array, Bools]:
-    """The arrays ``score`` and ``in`` of an NPZ file."""
     del raw
     try:
         arrays = array_files.npz(path, MAX_BYTES)
@@ -358,119 +358,97 @@ def _checked(scores: object, included: object, where: str) -> tuple[Array, Bools
     return numbers, labels.astype(bool)
 
 
-@dataclass(frozen=True)
-class Trials:
-    """The runs of a training function, and the canaries of each.
+def _trained(
+    train: Train,
+    claim: Tested,
+    method: str,
+    canaries: int | None,
+    references: int | None,
+    runs: int | None,
+    data: Scores | None,
+    *,
+    subject: str,
+    seed: int,
+    error: float,
+) -> tuple[Array, Bools, Bools]:
+    """Run a training as often as the method needs; scores, labels, and whether a coin decided on each.
 
     Args:
         train: called with truth values, one for each canary, which say whether it takes part; it returns a score for
             each. With ``data`` it is called with the records and labels instead, canaries among them, and returns a
             function that gives the scores of records and labels.
-        method, canaries, references, runs, data, seed: as in ``wpriv.audit``. error: one minus the confidence.
+        subject: its name. error: one minus the confidence. Others: as in ``wpriv.audit``.
     """
-
-    train: Train
-    method: str
-    canaries: int | None
-    references: int | None
-    runs: int | None
-    data: Scores | None
-    seed: int
-    error: float
-
-    @property
-    def subject(self) -> str:
-        return str(getattr(self.train, "__name__", type(self.train).__name__))
-
-    def scores(self, claim: Tested) -> tuple[Array, Bools, Bools]:
-        """Run the training as often as the method needs; scores, labels, and whether a coin decided on each."""
-        single = self.method in ("two-worlds", "sequential")
+    single = method in ("two-worlds", "sequential")
+    if single:
+        for name, value in (("canaries", canaries), ("references", references)):
+            if value is not None:
+                raise UsageError(f"`method='{method}'` has one canary in each run; leave out `{name}`")
+    elif runs is not None:
+        raise UsageError(f"`method='{method}'` trains once; leave out `runs`, or give `method='two-worlds'`")
+    number = CANARIES if canaries is None else positive_number(canaries, "`canaries`", whole=True)
+    number = 1 if single else number
+    others = _references(references, method, number)
+    runs = RUNS if runs is None else positive_number(runs, "`runs`", whole=True)
+    runs = runs if single else 1
+    if runs > MAX_RUNS:
+        raise UsageError(f"`runs` must be at most {MAX_RUNS}; found {runs}")
+    random = np.random.default_rng([seed, 3])
+    scored = train if data is None else _with_canaries(train, data, number + others, random)
+    # canaries that never take part stand among the others, so that all sets of canaries are as likely to be in
+    coins = random.permutation(np.arange(number + others) < number)
+    scores, labels = np.empty(0), np.empty(0, bool)
+    size = BLOCK if method == "sequential" else runs
+    for run in range(runs):
         if single:
-            for name, value in (("canaries", self.canaries), ("references", self.references)):
-                if value is not None:
-                    raise UsageError(f"`method='{self.method}'` has one canary in each run; leave out `{name}`")
-        elif self.runs is not None:
-            raise UsageError(f"`method='{self.method}'` trains once; leave out `runs`, or give `method='two-worlds'`")
-        number = CANARIES if self.canaries is None else positive_number(self.canaries, "`canaries`", whole=True)
-        number = 1 if single else number
-        others = self._references(number)
-        runs = RUNS if self.runs is None else positive_number(self.runs, "`runs`", whole=True)
-        runs = runs if single else 1
-        if runs > MAX_RUNS:
-            raise UsageError(f"`runs` must be at most {MAX_RUNS}; found {runs}")
-        random = np.random.default_rng([self.seed, 3])
-        records = None if self.data is None else Records.of(self.data, number + others, random)
-        # canaries that never take part stand among the others, so that all sets of canaries are as likely to be in
-        coins = random.permutation(np.arange(number + others) < number)
-        scores, labels = np.empty(0), np.empty(0, bool)
-        size = BLOCK if self.method == "sequential" else runs
-        for run in range(runs):
-            if single:
-                if run % size == 0:  # half of the runs, or of a block of them, have the canary
-                    present = random.permutation(np.arange(size) % 2 == 0)
-                included = present[[run % size]]
-            else:
-                included = coins & (random.random(len(coins)) < 0.5)
-            answer = self.train(included.copy()) if records is None else records.scores(self.train, included)
-            one, _ = _checked(answer, included, f"run {run + 1} of {self.subject}")
-            scores, labels = np.concatenate([scores, one]), np.concatenate([labels, included])
-            if self.method == "sequential" and self._is_over(claim, scores, labels):
-                break
-        return scores, labels, np.tile(coins, len(scores) // len(coins))
-
-    def _references(self, number: int) -> int:
-        """Canaries that never take part; they cost no training, and one run has no use for them."""
-        if self.method != "independent":
-            if self.references:
-                raise UsageError(f"`references` are for `method='independent'`; found `method='{self.method}'`")
-            return 0
-        count = whole(number if self.references is None else self.references, "`references`")
-        if count < 0:
-            raise UsageError(f"`references` must be at least 0; found {count}")
-        return count
-
-    def _is_over(self, claim: Tested, scores: Array, labels: Bools) -> bool:
-        """Whether the test refutes the claim with the block that is full now, if one is."""
-        return len(scores) % BLOCK == 0 and Sequential(scores, labels, self.seed).rejects(claim.null, self.error)
+            if run % size == 0:  # half of the runs, or of a block of them, have the canary
+                present = random.permutation(np.arange(size) % 2 == 0)
+            included = present[[run % size]]
+        else:
+            included = coins & (random.random(len(coins)) < 0.5)
+        one, _ = _checked(scored(included.copy()), included, f"run {run + 1} of {subject}")
+        scores, labels = np.concatenate([scores, one]), np.concatenate([labels, included])
+        full = method == "sequential" and len(scores) % BLOCK == 0
+        if full and Sequential(scores, labels, seed).rejects(claim.null, error):
+            break
+    return scores, labels, np.tile(coins, len(scores) // len(coins))
 
 
-@dataclass(frozen=True)
-class Records:
-    """Records and labels of a user, and canaries that are made of them.
+def _references(given: int | None, method: str, number: int) -> int:
+    """Canaries that never take part; they cost no training, and one run has no use for them."""
+    if method != "independent":
+        if given:
+            raise UsageError(f"`references` are for `method='independent'`; found `method='{method}'`")
+        return 0
+    count = whole(number if given is None else given, "`references`")
+    if count < 0:
+        raise UsageError(f"`references` must be at least 0; found {count}")
+    return count
 
-    Args:
-        x: [n, ...] records. y: [n] labels. canaries, their_labels: the same of the canaries.
+
+def _with_canaries(train: Train, data: Scores, number: int, random: np.random.Generator) -> Callable[[Bools], object]:
+    """Return a function that trains on the records and on the canaries that are in, and scores all canaries.
+
+    Each value of a canary is that of a random record at its place, and its label that of a random record. It has the
+    range of the others and no more to do with its label than by chance, so that a model can fit it by memory alone.
     """
+    if not isinstance(data, (tuple, list)) or len(data) != 2:
+        raise UsageError(f"`data` is a pair of records and labels; found {shown(data)}")
+    x, y = (np.asarray(each) for each in data)
+    if x.ndim < 1 or y.ndim < 1 or len(x) != len(y) or len(x) == 0:
+        raise UsageError(f"`data` is records and as many labels; found shapes {x.shape} and {y.shape}")
+    flat = x.reshape(len(x), -1)
+    chosen = random.integers(len(x), size=(number, flat.shape[1]))
+    canaries = flat[chosen, np.arange(flat.shape[1])].reshape(number, *x.shape[1:])
+    labels = y[random.integers(len(y), size=number)]
 
-    x: Array
-    y: Array
-    canaries: Array
-    their_labels: Array
-
-    @classmethod
-    def of(cls, data: Scores, number: int, random: np.random.Generator) -> Records:
-        """Make canaries: each value is that of a random record at its place, and the label that of a random record.
-
-        Such a record has the range of the others and no more to do with its label than by chance, so that a model can
-        fit it by memory alone.
-        """
-        if not isinstance(data, (tuple, list)) or len(data) != 2:
-            raise UsageError(f"`data` is a pair of records and labels; found {shown(data)}")
-        x, y = (np.asarray(each) for each in data)
-        if x.ndim < 1 or y.ndim < 1 or len(x) != len(y) or len(x) == 0:
-            raise UsageError(f"`data` is records and as many labels; found shapes {x.shape} and {y.shape}")
-        flat = x.reshape(len(x), -1)
-        chosen = random.integers(len(x), size=(number, flat.shape[1]))
-        canaries = flat[chosen, np.arange(flat.shape[1])].reshape(number, *x.shape[1:])
-        return cls(x, y, canaries, y[random.integers(len(y), size=number)])
-
-    def scores(self, train: Train, included: Bools) -> object:
-        """Train on the records and on the canaries that are in, and score all canaries."""
-        x, y = np.concatenate([self.x, self.canaries[included]]), np.concatenate([self.y, self.their_labels[included]])
-        score = train(x, y)
+    def scores(included: Bools) -> object:
+        score = train(np.concatenate([x, canaries[included]]), np.concatenate([y, labels[included]]))
         if not callable(score):
             raise UsageError(
                 "with `data`, the training function returns a function of records and labels that gives their scores; "
                 f"found {shown(score)}"
             )
-        return score(self.canaries, self.their_labels)
+        return score(canaries, labels)
+
+    return scores

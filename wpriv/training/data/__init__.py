@@ -1,4 +1,4 @@
-"""Data sets, one reader a file or a class of ``_published.py`` or ``_synthetic.py``, by the name users type.
+"""Data sets by the name users type, one reader a file or a class of a file (``DECLARED``).
 
 A reader has ``ABOUT`` and ``GET`` (what it holds and how to obtain its files, as ``wpriv data`` lists them), ``Params``
 (one without a default, such as ``file``, marks a reader of the user's own files), and ``read(root, params)``, which
@@ -15,14 +15,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from wpriv.core import registry
-from wpriv.training.data import _published, _synthetic
+from wpriv.training.data import _published, _synthetic, arrays
 from wpriv.training.data._classes import by_outputs, declared_words
 from wpriv.training.data._dataset import FROM_LABELS, FROM_LARGEST, FROM_OUTPUTS, IGNORED, Data, RecordNoise, scaled
 from wpriv.training.data._files import ROOT_HINT, VERDICTS, path_exists, searched_places
 from wpriv.training.data._trees import Packed, map_tree, named_leaves_of, of_persons, pack
 from wpriv.training.data.arrays import of_arrays, read_own
 
-DECLARED = {reader.name: reader for reader in (*_published.READERS, *_synthetic.READERS)}
+DECLARED = {reader.name: reader for reader in (*_published.READERS, *_synthetic.READERS, arrays.Features)}
 
 __all__ = [
     "DECLARED",

@@ -24,6 +24,7 @@ ARRAYS = (
 FROM_LABELS, FROM_LARGEST, FROM_OUTPUTS = "labels", "largest label", "outputs"
 LOST = 1e-4  # share of a column's spread that rounding to float32 may take
 IGNORED = -100  # as torch marks records without a class
+SHARE = 0.2  # of the records that is held out for testing where nothing else is said
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,12 +103,12 @@ class Data:
     y_form: Any = None
 
     def __post_init__(self) -> None:
-        # torch warns of read-only views of a file's bytes, and batches gather slowly from transposed arrays
         for name in ("x_train", "x_test"):
-            object.__setattr__(self, name, np.require(getattr(self, name), requirements=["C", "W"]))
-        for name in ("x_train", "x_test") if self.wide else ():
-            if getattr(self, name).dtype == np.float32:
-                object.__setattr__(self, name, getattr(self, name).astype(np.float64))
+            x = getattr(self, name)
+            if self.wide and x.dtype == np.float32:
+                x = x.astype(np.float64)
+            # torch warns of read-only views of a file's bytes, and batches gather slowly from transposed arrays
+            object.__setattr__(self, name, np.require(x, requirements=["C", "W"]))
         if len(self.x_train) == 0:
             raise FaultyRecords(f"{self.name}: the training set is empty")
         train, test = self.x_train, self.x_test
@@ -248,7 +249,7 @@ def scaled(x: Array) -> NDArray[np.float32]:
     return x.astype(np.float32) / np.float32(255) if x.dtype == np.uint8 else x.astype(np.float32, copy=False)
 
 
-def random_split(count: int, share: float, seed: int) -> tuple[Array, Array]:
+def random_split(count: int, share: float = SHARE, seed: int = 0) -> tuple[Array, Array]:
     """Return sorted indices of training and of test examples, drawn at random, for a data set without a test set."""
     order = np.random.Generator(np.random.PCG64(seed)).permutation(count)
     tests = round(min(share, 1.0) * count)

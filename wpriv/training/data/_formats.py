@@ -268,7 +268,6 @@ def _rows(path: Path) -> Array:
 
 
 def _labels(path: Path) -> Array:
-    """Return a list of labels, [N] uint8."""
     try:
         labels: object = json.loads(read_bytes(path, CIFAR10_LIMIT))
     except (ValueError, RecursionError) as error:

@@ -14,21 +14,18 @@ from wpriv.core.parameters import PluginClass, parameter
 from wpriv.errors import UsageError
 from wpriv.training.data._dataset import Array, Data
 
-
-class _Synthetic(PluginClass):
-    """Base of the data sets without files."""
-
-    ABOUT: ClassVar[str]
-    GET: ClassVar[str] = "It is synthetic; there are no files to get."
+NO_FILES = "It is synthetic; there are no files to get."
+NO_PERSONS = "synthetic: no record belongs to a person"
 
 
 @dataclass(frozen=True)
-class Circle(_Synthetic):
+class Circle(PluginClass):
     """Synthetic points of the plane: normal points, and points of a circle onto which a network is to move them."""
 
     name = "circle"
     ABOUT = "synthetic, as in wgrad's Appendix C: normal points and points of a circle, two classes"
-    SOURCE: ClassVar[str] = "synthetic, as in Rodriguez-Vitores, Lalanne, Loubes (2025), Appendix C"
+    GET = NO_FILES
+    SOURCE = "synthetic, as in Rodriguez-Vitores, Lalanne, Loubes (2025), Appendix C"
     points: int = parameter("points of each kind to train on", default=100_000, minimum=1)
     tests: int = parameter("points of each kind to test on, drawn independently", default=10_000, minimum=1)
     radius: float = parameter("radius of the circle", default=0.75, exclusive_minimum=0)
@@ -50,12 +47,12 @@ class Circle(_Synthetic):
             circle = params.radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)
             x.append(np.concatenate([normal, circle]).astype(np.float32))
             y.append(np.repeat(np.arange(2), count))
-        names, notes = ("normal", "circle"), ("synthetic: no record belongs to a person",)
-        return Data(params.name, x[0], y[0], x[1], y[1], names, params.SOURCE, notes=notes, columns=("x", "y"))
+        names, columns = ("normal", "circle"), ("x", "y")
+        return Data(params.name, x[0], y[0], x[1], y[1], names, params.SOURCE, notes=(NO_PERSONS,), columns=columns)
 
 
 @dataclass(frozen=True)
-class SyntheticFairness(_Synthetic):
+class SyntheticFairness(PluginClass):
     """Synthetic records whose label is correlated with a sensitive attribute, as in wgrad's Appendix B.
 
     The default parameters are the constants of the paper.
@@ -63,7 +60,8 @@ class SyntheticFairness(_Synthetic):
 
     name = "synthetic-fairness"
     ABOUT = "synthetic, as in wgrad's Appendix B, 16 columns; sensitive: A; response: Y1, Y2"
-    SOURCE: ClassVar[str] = "synthetic, as in Rodriguez-Vitores, Lalanne, Loubes (2025), Appendix B"
+    GET = NO_FILES
+    SOURCE = "synthetic, as in Rodriguez-Vitores, Lalanne, Loubes (2025), Appendix B"
     size: int = parameter("records to train on", default=30000, minimum=1)
     test_size: int = parameter("records to test on, drawn independently", default=30000, minimum=1)
     agreement: float = parameter("p, the probability that A is Y", default=0.7, minimum=0)
@@ -92,20 +90,17 @@ class SyntheticFairness(_Synthetic):
         Source:
             Rodriguez-Vitores, Lalanne, Loubes (2025), Appendix B. The draws are numpy's, not those of the paper.
         """
-        counts = (params.size, params.test_size)
         train, test = (
             _draw_fairness(np.random.default_rng([params.draw_seed, part]), count, params)
-            for part, count in enumerate(counts)
+            for part, count in enumerate((params.size, params.test_size))
         )
         return Data(
-            name=params.name,
-            x_train=train[0],
-            y_train=train[1],
-            x_test=test[0],
-            y_test=test[1],
+            params.name,
+            *train[:2],
+            *test[:2],
             classes=("0", "1"),
             source=params.SOURCE,
-            notes=("synthetic: no record belongs to a person",),
+            notes=(NO_PERSONS,),
             columns=(*(f"core{i}" for i in range(params.core)), *(f"spurious{i}" for i in range(params.spurious))),
             sensitive="A",
             sensitive_train=train[2],
@@ -131,11 +126,12 @@ def _draw_fairness(
 
 
 @dataclass(frozen=True)
-class Toy(_Synthetic):
+class Toy(PluginClass):
     """Synthetic low-dimensional distributions of known form, for trying out methods that learn a distribution."""
 
     name = "toy"
     ABOUT = "synthetic: a Gaussian, a ring of Gaussians, two spirals or two points"
+    GET = NO_FILES
     LAWS: ClassVar[tuple[str, ...]] = ("gauss", "ring", "spirals", "ends")
     law: str = parameter(
         "gauss: N(0, spread^2); ring: 8 Gaussians on a circle; spirals; ends: two points", default="gauss", choices=LAWS
@@ -151,17 +147,13 @@ class Toy(_Synthetic):
     def read(root: Path | None, params: Toy) -> Data:
         """Return [N, d] float32; the label is the Gaussian, arm or end that a record is drawn from."""
         rng = np.random.Generator(np.random.PCG64(params.draw))
-        x, y, classes = _draw_toy(params, params.points + params.tests, rng)
-        return Data(
-            name=params.name,
-            x_train=x[: params.points],
-            y_train=y[: params.points],
-            x_test=x[params.points :],
-            y_test=y[params.points :],
-            classes=tuple(str(k) for k in range(classes)),
-            source=f"synthetic, drawn with seed {params.draw}",
-            notes=(f"synthetic: {params.law}; no record belongs to a person",),
+        x, y, count = _draw_toy(params, params.points + params.tests, rng)
+        source, notes = (
+            f"synthetic, drawn with seed {params.draw}",
+            (f"synthetic: {params.law}; no record belongs to a person",),
         )
+        classes, n = tuple(map(str, range(count))), params.points
+        return Data(params.name, x[:n], y[:n], x[n:], y[n:], classes, source, notes=notes)
 
 
 def _draw_toy(params: Toy, count: int, rng: np.random.Generator) -> tuple[Array, Array, int]:

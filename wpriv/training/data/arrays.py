@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from wpriv.core.parameters import Parameters, parameter
+from wpriv.core.parameters import Parameters, PluginClass, parameter
 from wpriv.errors import FaultyRecords, UsageError
 from wpriv.files import python_file
 from wpriv.training.data import _classes
 from wpriv.training.data._classes import Classes, declared_words
-from wpriv.training.data._dataset import IGNORED, Array, Data, narrowed, random_split
+from wpriv.training.data._dataset import IGNORED, SHARE, Array, Data, narrowed, random_split
 from wpriv.training.data._files import File, read_bytes, resolve_path
-from wpriv.training.data._formats import parse_npz
+from wpriv.training.data._formats import parse_mat, parse_npz
 from wpriv.training.data._trees import Packed
 
 ABOUT = "your own arrays of images or rows, in a .npz file"
@@ -61,7 +62,8 @@ def read(root: Path | None, params: Params) -> Data:
         train,
         test,
         source=str(path),
-        split=Split(params.test_share, params.split_seed),
+        share=params.test_share,
+        seed=params.split_seed,
         files=(File.unverified(path, raw),),
         declared=_classes.class_names(params.name, params.classes),
         tokens=params.tokens,
@@ -73,23 +75,17 @@ MAX_TOKENS = 2**31 - 1
 WANTED = "records must be numbers, [N, D] or [N, C, H, W] (or grey pictures [N, H, W])"
 
 
-@dataclass(frozen=True)
-class Split:
-    """The share of the records that is held out for testing where no test records are given, and the seed of it."""
-
-    share: float = 0.2
-    seed: int = 0
-
-
 def of_arrays(
     name: str,
     train: Part,
     test: Part | None,
     *,
     source: str,
-    split: Split = Split(),  # frozen
+    share: float = SHARE,
+    seed: int = 0,
     files: tuple[File, ...] = (),
     names: Sequence[str] | None = None,
+    notes: tuple[str, ...] = (),
     declared: Sequence[str] | None = None,
     ignored: int | None = IGNORED,
     tokens: int = 0,
@@ -98,12 +94,12 @@ def of_arrays(
 
     Args:
         name: of the data set, for messages and tables.
-        train, test: records and labels; without ``test`` a share of the training records is held out.
+        train, test: records and labels; without ``test`` a ``share`` of the training records is held out by ``seed``.
             Records: [N, D], [N, C, H, W], or [N, H, W] grey pictures; uint8, or numbers that become float32.
             Labels: [N] whole numbers, which are the numbers of their classes, or text; or float numbers, [N] or [N, K],
             to predict, which are classes as well where there is one for each record and all are whole.
         source: whose data they are, or where they were read.
-        names: of the classes, where they are known of the data set and labels are whole numbers from 0.
+        names: of the classes, where they are known of the data set and labels are whole numbers from 0, with ``notes``.
         declared, ignored: see ``_classes.of_whole``; words are looked up among those declared. Classes that
             are read from the labels are noted.
         tokens: the size of the vocabulary where records are tokens, [N, T] whole numbers below it; 0 for other records.
@@ -113,7 +109,7 @@ def of_arrays(
     x, y = _part(name, "training", train, tokens)
     x_form, y_form = (part.form if isinstance(part, Packed) else None for part in train)
     if test is None:
-        kept, held_out = random_split(len(x), split.share, split.seed)
+        kept, held_out = random_split(len(x), share, seed)
         x, y, x_test, y_test = x[kept], y[kept], x[held_out], y[held_out]
     else:
         x_test, y_test = _part(name, "test", test, tokens)
@@ -125,9 +121,10 @@ def of_arrays(
         _require_one_kind(name, y, y_test)
         response, responses = _responses(name, y, y_test)
     if names is not None and y.dtype.kind != "U":
-        classes: Classes | None = Classes(tuple(names), y, y_test)
+        classes: Classes | None = Classes(tuple(names), y, y_test, notes=notes)
     elif y.dtype.kind == "U":
-        classes = _words(name, y, y_test, declared, apart=test is not None)
+        place = functools.partial(_label_place, name)
+        classes = _classes.of_words(name, y, y_test, place, apart=test is not None, declared=declared)
     elif not all(_is_whole(part) for part in (y, y_test)):
         classes = None
     else:
@@ -249,13 +246,8 @@ def _is_whole(y: Array) -> bool:
     return y.ndim == 1 and bool(np.all(np.abs(y) < 2.0**53)) and bool(np.all(y == np.floor(y)))
 
 
-def _words(name: str, y: Array, y_test: Array, declared: Sequence[str] | None, apart: bool) -> Classes:
-    """The classes of words: those declared, or those of the training records."""
-
-    def place(part: int, row: int) -> str:
-        return f"{name}, {'test' if part else 'training'} labels, record {row}: found"
-
-    return _classes.of_words(name, y, y_test, place, apart=apart, declared=declared)
+def _label_place(name: str, part: int, row: int) -> str:
+    return f"{name}, {'test' if part else 'training'} labels, record {row}: found"
 
 
 # --- a reader of the user's own: a function in a Python file that returns records and labels ---
@@ -307,3 +299,88 @@ def parts_of(returned: object, what: str) -> tuple[Part, Part | None, int, tuple
             return (first[0], first[1]), (second[0], second[1]), 0, None
         return (first, second), None, 0, None
     raise UsageError(f"{what} {RETURNED}; found {type(returned).__name__}")
+
+
+# --- rows of numbers with labels, as networks for other tasks extract them ---
+
+
+@dataclass(frozen=True)
+class Features(PluginClass):
+    """Extracted features: rows of numbers with labels, from a .npz or a .mat file."""
+
+    name = "features"
+    ABOUT = "rows of numbers with labels, from your own .npz or .mat"
+    GET = (
+        "Give the path of a file with an array of rows and one of labels: --param file=PATH "
+        "(in a recipe, data: {name: features, file: PATH})."
+    )
+    file: str = parameter("path of a .npz or .mat file, as it stands or below the data root")
+    test_file: str = parameter("another one for testing; else a share of the rows is held out", default="")
+    features: str = parameter("name of the array of rows, [N, D]; found by its shape where not given", default="")
+    labels: str = parameter("name of the array of labels, [N]; found by its shape where not given", default="")
+    classes: Sequence[object] | str = parameter(_classes.LABELS, default="")
+    test_share: float = parameter("share of the rows held out for testing", default=0.2, minimum=0)
+    split_seed: int = parameter("seed of that choice", default=0, minimum=0)
+
+    @staticmethod
+    def read(root: Path | None, params: Features) -> Data:
+        """Return [N, D] float32 as in the file. Labels keep their numbers, unless others are declared."""
+        names = (params.file, *([params.test_file] if params.test_file else []))
+        parts = [_rows_of(resolve_path(params.name, "file", name, root), params) for name in names]
+        first = parts[0][2]
+        data = of_arrays(
+            f"{params.name}:{first.path.stem}",
+            parts[0][:2],
+            parts[1][:2] if params.test_file else None,
+            source=str(first.path),
+            share=params.test_share,
+            seed=params.split_seed,
+            files=tuple(file for *_, file in parts),
+            declared=_classes.class_names(params.name, params.classes),
+        )
+        if data.response:
+            y = data.response_train
+            assert y is not None
+            raise FaultyRecords(
+                f"{data.name}: whole labels are the numbers of their classes, from 0 to {_classes.MAX_CLASSES - 1}; "
+                f"found {y.min()} to {y.max()}. Declare the label of each class by classes, such as classes: [-1, 1]"
+            )
+        return data
+
+
+def label_values(root: Path | None, file: str) -> tuple[str, ...]:
+    """Return the sorted labels of a file of features, each once, as classes to declare where the file is public."""
+    y = _rows_of(resolve_path("features", "file", file, root), Features(file=file))[1]
+    return tuple(str(value) for value in np.unique(y))
+
+
+def _rows_of(path: Path, params: Features) -> tuple[Array, Array, File]:
+    """Return the rows and the integer labels in a file."""
+    raw = read_bytes(path)
+    arrays = parse_mat(path, raw) if path.suffix.lower() == ".mat" else parse_npz(path, raw)
+    x = _select(arrays, params.features, "features", path, lambda a: a.ndim == 2 and min(a.shape) > 1)
+    count = len(x) if x.ndim else 0
+    y = _select(arrays, params.labels, "labels", path, lambda a: a.ndim > 0 and a.size == max(a.shape) == count)
+    exact = y.dtype.kind in "iuf" and np.isfinite(y).all() and (np.abs(y) < 2**53).all()
+    labels = y.reshape(-1).astype(np.int64) if exact else None
+    if x.ndim != 2 or x.dtype.kind not in "iuf" or labels is None or not np.array_equal(labels, y.reshape(-1)):
+        raise FaultyRecords(
+            f"{path}: wanted rows of numbers, [N, D], and integer labels; "
+            f"found {x.dtype} {list(x.shape)}, {y.dtype} {list(y.shape)}"
+        )
+    return narrowed(x), labels, File.unverified(path, raw)
+
+
+def _select(arrays: dict[str, Array], name: str, role: str, path: Path, fits: Callable[[Array], bool]) -> Array:
+    """Return the array of that name, or the only one that fits."""
+    shapes = ", ".join(f"{key} {list(array.shape)}" for key, array in arrays.items()) or "none"
+    if name:
+        if name not in arrays:
+            raise UsageError(f"{path}: has no array called {name!r} for the {role}; found {shapes}")
+        return arrays[name]
+    candidates = [array for array in arrays.values() if fits(array)]
+    if len(candidates) != 1:
+        raise UsageError(
+            f"{path}: {len(candidates)} arrays could be the {role}; name one with the parameter {role}. Found {shapes}"
+        )
+    return candidates[0]

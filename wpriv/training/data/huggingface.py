@@ -17,7 +17,7 @@ from wpriv.training.data._classes import Declared
 from wpriv.training.data._dataset import Array, Data
 from wpriv.training.data._files import File, resolve_path
 from wpriv.training.data._formats import square
-from wpriv.training.data.arrays import Split, of_arrays
+from wpriv.training.data.arrays import of_arrays
 
 ABOUT = "your own data set of Hugging Face datasets, saved on disk"
 GET = (
@@ -84,8 +84,9 @@ def read(root: Path | None, params: Params) -> Data:
         parts[0],
         parts[1] if len(parts) > 1 else None,
         source=str(folder),
-        split=Split(params.test_share, params.split_seed),
-        files=tuple(_files(folder)),
+        share=params.test_share,
+        seed=params.split_seed,
+        files=tuple(File.unverified(path, path.read_bytes()) for path in sorted(folder.rglob("*.arrow"))),
         names=classes,
         tokens=params.tokens,
     )
@@ -111,7 +112,6 @@ def _splits(folder: Path, params: Params) -> list[Any]:
 
 
 def _records(where: str, split: Any, columns: Sequence[str], params: Params, declared: Declared) -> Array:
-    """The records of one split."""
     kinds = [type(split.features[name]).__name__ for name in columns]
     if "Image" in kinds:
         if len(columns) > 1 or params.tokens:
@@ -186,8 +186,3 @@ def _numbers(where: str, y: Array, classes: tuple[str, ...], names: Sequence[str
     return _classes.indices(
         [str(cell) for cell in y], classes, "classes", lambda row: f"{where}, record {row}: the label is"
     )
-
-
-def _files(folder: Path) -> list[File]:
-    """The Arrow files of the data set with their checksums."""
-    return [File.unverified(path, path.read_bytes()) for path in sorted(folder.rglob("*.arrow"))]

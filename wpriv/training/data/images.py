@@ -12,9 +12,10 @@ import numpy as np
 from wpriv.core.parameters import Parameters, parameter
 from wpriv.errors import FaultyRecords, UsageError
 from wpriv.training.data import _classes
-from wpriv.training.data._dataset import Array, Data, random_split
+from wpriv.training.data._dataset import Array, Data
 from wpriv.training.data._files import File, read_bytes, resolve_path
 from wpriv.training.data._formats import square
+from wpriv.training.data.arrays import of_arrays
 
 ABOUT = "your own folder of pictures, such as CelebA's img_align_celeba"
 GET = (
@@ -66,20 +67,24 @@ def read(root: Path | None, params: Params) -> Data:
         path = resolve_path(params.name, "file", params.attributes, root)
         raw = read_bytes(path)
         files.append(File.unverified(path, raw))
-        names, y = _labels_from_attribute(path, raw, params.attribute, paths[0])
+        names, *y = _labels_from_attribute(path, raw, params.attribute, paths[0])
     else:
         names, y = _labels_from_folders(parts or [folder], paths, classes)
         inferred = classes is None and len(names) > 1
         notes = ("the set of classes was read from the sub-folders: it is taken as public",) if inferred else ()
     digest = hashlib.sha256()
-    x = np.stack([_picture(path, params, digest) for part in paths for path in part])
-    if parts:
-        train, test = np.arange(len(paths[0])), np.arange(len(paths[0]), count)
-    else:
-        train, test = random_split(count, params.test_share, params.split_seed)
-    files.insert(0, File(folder, digest.hexdigest()))
-    return Data(
-        f"{params.name}:{folder.name}", x[train], y[train], x[test], y[test], names, str(folder), tuple(files), notes
+    records = [np.stack([_picture(path, params, digest) for path in part]) for part in paths]
+    train, *tests = zip(records, y, strict=True)
+    return of_arrays(
+        f"{params.name}:{folder.name}",
+        train,
+        tests[0] if tests else None,
+        source=str(folder),
+        share=params.test_share,
+        seed=params.split_seed,
+        files=(File(folder, digest.hexdigest()), *files),
+        names=names,
+        notes=notes,
     )
 
 
@@ -131,8 +136,8 @@ def _picture(path: Path, params: Params, digest: hashlib._Hash) -> Array:
 
 def _labels_from_folders(
     folders: list[Path], paths: list[list[Path]], declared: tuple[str, ...] | None
-) -> tuple[tuple[str, ...], Array]:
-    """Return the classes, which are the sub-folders of all parts, and the label of each picture."""
+) -> tuple[tuple[str, ...], list[Array]]:
+    """Return the classes, which are the sub-folders of all parts, and the labels of the pictures of each part."""
     words = [
         [parts[0] if len(parts) > 1 else "" for parts in (path.relative_to(folder).parts for path in part)]
         for folder, part in zip(folders, paths, strict=True)
@@ -152,8 +157,7 @@ def _labels_from_folders(
                     f"and this folder is none of them. Declare it by classes, or move its pictures"
                 )
     classes = declared or tuple(name or "picture" for name in names)
-    numbers = {name: number for number, name in enumerate(declared or names)}
-    return classes, np.array([numbers[word] for part in words for word in part], dtype=np.int64)
+    return classes, [_classes.numbered(part, declared or names, str) for part in words]
 
 
 def _labels_from_attribute(path: Path, raw: bytes, attribute: str, paths: list[Path]) -> tuple[tuple[str, ...], Array]:

@@ -12,8 +12,8 @@ import numpy as np
 from wpriv.core.parameters import Parameters, parameter
 from wpriv.errors import MissingResource, UsageError
 from wpriv.training import data
-from wpriv.training.data import features
 from wpriv.training.data._dataset import Array, Data, scaled
+from wpriv.training.data.arrays import label_values
 
 ABOUT = "a labelled public data set (source) and a private one (target), for domain adaptation"
 GET = (
@@ -44,17 +44,11 @@ class Params(Parameters):
                 raise UsageError(f"pair: the {role} must be a single data set; found {self.name!r}")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Pair(Data):
     """The private target, with the public source beside it; both have the same classes and the same example shape."""
 
-    public: Data | None = None
-
-    @property
-    def source_set(self) -> Data:
-        """The public data set."""
-        assert self.public is not None
-        return self.public
+    source_set: Data  # the public one
 
     @cached_property
     def fingerprint(self) -> str:
@@ -65,7 +59,7 @@ class Pair(Data):
         """Return a pair of the first examples of both data sets; see ``Data.limited``."""
         target = super().limited(count, tests=tests)
         assert isinstance(target, Pair)
-        return replace(target, public=self.source_set.limited(count, tests=tests))
+        return replace(target, source_set=self.source_set.limited(count, tests=tests))
 
     def describe(self) -> dict[str, Any]:
         """Return plain data about the target, with a note on the source."""
@@ -80,7 +74,7 @@ def read(root: Path | None, params: Params) -> Data:
     Images of another size are interpolated (bilinear, from pixel centre to pixel centre).
     """
     # the labels of the public source are the classes of both
-    classes = features.label_values(root, params.source) if _is_file(params.source) else ()
+    classes = label_values(root, params.source) if _is_file(params.source) else ()
     source = _read_one(root, params.source, params, test_share=0.0, classes=classes)
     target = _read_one(root, params.target, params, test_share=params.test_share, classes=classes)
     if source.classes != target.classes:
@@ -98,7 +92,7 @@ def read(root: Path | None, params: Params) -> Data:
     fields = {name: value for name, value in vars(target).items() if name in Data.__dataclass_fields__}
     fields |= {"name": f"{source.name}-to-{target.name}", "files": source.files + target.files}
     fields |= {"source": f"source: {source.source}; target: {target.source}", "notes": source.notes + target.notes}
-    return Pair(**fields, public=source)
+    return Pair(**fields, source_set=source)
 
 
 def _is_file(name: str) -> bool:

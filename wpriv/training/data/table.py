@@ -227,7 +227,6 @@ def _response(parts: Sequence[_Rows], roles: Params, declared: Declared) -> Arra
 
 
 def _parse(path: Path, raw: bytes) -> CsvTable:
-    """Parse a file."""
     try:
         text = csv_tables.decode(raw)
     except CsvError as error:

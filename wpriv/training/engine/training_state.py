@@ -17,7 +17,7 @@ from wpriv.accounting.ledger import Ledger
 from wpriv.config.train_parts import Average
 from wpriv.errors import Unsupported, UsageError
 from wpriv.files import checkpoint, durable_writes
-from wpriv.randomness import Seeds, augmentation_key, key_digest, new_key, sampling_generator, stream_digest
+from wpriv.randomness import Seeds, augmentation_key, key_digest, new_key, sampling_generator
 from wpriv.results.storage import LOOKS
 from wpriv.training.engine import distributed, sharding
 from wpriv.training.engine.early_stop import Watch
@@ -106,7 +106,7 @@ class TrainingState:
             self.optimizers = {"model": UpdateRule(self.weights, schedule.optimizer)}
         self.rates = {name: [group["lr"] for group in each.param_groups] for name, each in self.optimizers.items()}
         self.resumed, self.steps_done = resume, 0
-        self.stream = stream_digest(seeds)
+        self.stream = key_digest(seeds.noise)
         # the last step that a resumed run repeats with the noise of the first time; None where no new key is due
         self.repeats_until: int | None = None
         # set where the training ends after its present step: whether that step was fixed in advance

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from wpriv.core.guarantee import Guarantee
 from wpriv.errors import Unsupported, UsageError
 from wpriv.hints import did_you_mean
 from wpriv.numerics import ball_projection, conversions
-from wpriv.numerics.numbers import number, rounded, shown, whole
+from wpriv.numerics.numbers import number, quotient_up, rounded, shown, whole
 from wpriv.results.model import Json
 from wpriv.training.local.records import Records, records
 
@@ -158,12 +157,9 @@ def _noise(options: LocalMechanism, step: Json) -> tuple[float, str]:
 
 def _quotient(numerator: float, denominator: float) -> float:
     """Return the quotient in 6 digits, rounded up: times the denominator it is at least the numerator, exactly."""
-    quotient = numerator / denominator
-    if not math.isfinite(quotient):
+    if not math.isfinite(numerator / denominator):
         raise Unsupported(f"{numerator:g} / {denominator:g} overflows the range of doubles. Relax the target")
-    if Fraction(quotient) * Fraction(denominator) < Fraction(numerator):
-        quotient = math.nextafter(quotient, math.inf)
-    return rounded(quotient, up=True)
+    return rounded(quotient_up(numerator, denominator), up=True)
 
 
 def _mechanism(step: Json) -> Any:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from wpriv import randomness
 from wpriv._version import __version__
-from wpriv.accounting.plausibility import plausibility_warnings
+from wpriv.accounting.budget import plausibility_warnings
 from wpriv.core.kinds import Adjacency
 from wpriv.errors import UsageError
 from wpriv.files.durable_writes import LOCK, PART, locked, reported

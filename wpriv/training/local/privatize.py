@@ -272,7 +272,6 @@ def clipped(plan: Plan, rows: Array) -> Array:
 
 
 def _labels(private: Records) -> Array:
-    """Return the labels of the records, which are published with them."""
     if private.labels is None or len(private.labels) != len(private.x):
         raise UsageError(
             f"--public-labels needs labels, an array y of {len(private.x)} entries, and {private.name} has none; "

@@ -195,7 +195,6 @@ def _is_header(path: Path, first: list[str], second: list[str]) -> bool:
 
 
 def _numbers(cells: list[str]) -> list[float]:
-    """The numbers among some cells."""
     numbers = []
     for cell in cells:
         with contextlib.suppress(ValueError):

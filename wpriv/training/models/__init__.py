@@ -21,19 +21,17 @@ __all__ = ["DECLARED", "build"]
 
 
 def build(model: PluginRef, shape: Sequence[int], classes: int) -> Any:
-    """Build the model that a recipe names for examples of shape ``shape``."""
-    if isinstance(model, OwnCode) and model.own:
-        return _build_own(model, tuple(shape), classes)
-    params = registry.params("models", model.name, model.parameters())
-    return registry.load("models", model.name).build(params, tuple(shape), classes)
+    """Build the model that a recipe names for examples of shape ``shape``.
 
-
-def _build_own(model: OwnCode, shape: tuple[int, ...], classes: int) -> Any:
-    """Build the model that a Python file of the user's defines; it gets ``shape`` and ``classes`` if it takes them."""
+    A class or function in a Python file of the user's gets ``shape`` and ``classes`` if it takes them.
+    """
+    if not (isinstance(model, OwnCode) and model.own):
+        params = registry.params("models", model.name, model.parameters())
+        return registry.load("models", model.name).build(params, tuple(shape), classes)
     from torch import nn
 
     assert model.file is not None
-    network = python_file.call(model.file, model.name, model.parameters(), {"shape": shape, "classes": classes})
+    network = python_file.call(model.file, model.name, model.parameters(), {"shape": tuple(shape), "classes": classes})
     if not isinstance(network, nn.Module):
         raise UsageError(f"{model.file}: {model.name} must give a torch.nn.Module; found {type(network).__name__}")
     return network

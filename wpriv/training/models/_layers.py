@@ -22,11 +22,6 @@ def group_norm(name: str, channels: int, groups: int) -> nn.Module:
     return nn.GroupNorm(groups, channels)
 
 
-def channel_norm(name: str, kind: str, channels: int, groups: int) -> nn.Module:
-    """The normalisation ``group``, or ``paper``: BatchNorm as published, which per-example clipping cannot bound."""
-    return nn.BatchNorm2d(channels) if kind == "paper" else group_norm(name, channels, groups)
-
-
 class OutputOffset(nn.Module):
     """Last layer of a generator: add a trainable offset to every number, then the logistic function if ``bounded``."""
 
@@ -142,7 +137,6 @@ class Autoencoder(nn.Module):
 
 
 def _linear_layers(sizes: Sequence[int], activation: str) -> list[nn.Module]:
-    """Linear layers of the given sizes with activations between them."""
     layers: list[nn.Module] = [nn.Linear(sizes[0], sizes[1])]
     for width, next_width in itertools.pairwise(sizes[1:]):
         layers += [ACTIVATIONS[activation](), nn.Linear(width, next_width)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from wpriv.core.parameters import PluginClass, parameter
-from wpriv.errors import UsageError
+from wpriv.errors import MissingResource, UsageError
 
 if TYPE_CHECKING:
     from torch import nn
@@ -182,10 +182,12 @@ class _Cnn(Network):
         """The network for images of a side; ``hidden`` are the units of its linear layers."""
         from torch import nn
 
-        from wpriv.training.models._layers import ACTIVATIONS, channel_norm
+        from wpriv.training.models._layers import ACTIVATIONS, group_norm
 
         channels, act = self.channels(shape, side), ACTIVATIONS[activation]
-        norms = [channel_norm(self.name, self.norm, 64, self.groups) for _ in range(2)]
+        # BatchNorm, as published, mixes examples, which per-example clipping cannot bound
+        published = self.norm == "paper"
+        norms = [nn.BatchNorm2d(64) if published else group_norm(self.name, 64, self.groups) for _ in range(2)]
         cells = ((side - 4) // 2 - 4) // 2  # a side, after two convolutions with 5 x 5 pixels and two poolings
         return nn.Sequential(
             *(nn.Conv2d(channels, 64, 5), nn.ReLU(), nn.MaxPool2d(2), norms[0]),
@@ -306,6 +308,41 @@ class Given(Network):
             "this recipe trains a network that was passed to wpriv.train in Python, and only that program has it. Run "
             "it again, or put the class into a file and write model: {file: net.py, name: Net}"
         )
+
+
+@dataclass(frozen=True)
+class Gpt2(Network):
+    """GPT-2 of any size, from a configuration and at random weights: nothing is downloaded."""
+
+    name = "gpt2"
+    SOURCE = "Radford, Wu, Child, Luan, Amodei, Sutskever 2019, as in transformers"
+    width: int = parameter("numbers that stand for a token, a multiple of the heads", default=96, minimum=1)
+    depth: int = parameter("number of blocks", default=2, minimum=1)
+    heads: int = parameter("heads of attention in each block", default=4, minimum=1)
+
+    def build(self, shape: Sequence[int], classes: int) -> nn.Module:
+        """Map tokens [N, T] below ``classes`` to logits [N, T, classes]; no dropout.
+
+        By default, 96 tokens and T = 63 it has 239,328 parameters. Their names are those of
+        ``GPT2LMHeadModel``, which loads them.
+
+        Raises:
+            MissingResource: transformers is not installed.
+            UsageError: the records are no sequences, or the width is no multiple of the heads.
+        """
+        try:
+            from wpriv.training.models._gpt2_logits import Gpt2Logits
+        except ModuleNotFoundError as error:
+            if error.name != "transformers":
+                raise
+            raise MissingResource(
+                "the model gpt2 needs the package transformers; install it by pip install 'wpriv[llm]'"
+            ) from None
+        if len(shape) != 1:
+            raise UsageError(f"gpt2 takes tokens [N, T]; found records of shape {list(shape)}. Choose another model")
+        if self.width % self.heads:
+            raise UsageError(f"gpt2: width must be a multiple of heads; found {self.width} and {self.heads}")
+        return Gpt2Logits.of_sizes(classes, shape[0], self.width, self.depth, self.heads)
 
 
 @dataclass(frozen=True)
@@ -465,7 +502,7 @@ class WideResnet(Network):
 DECLARED: dict[str, type[Network]] = {
     network.name: network
     for network in (
-        *(AdaptCnn28, AdaptMlp, AutoencoderNetwork, CelebaGenerator, ColourCnn, Critic28, Dcgan28, Given, GreyCnn),
-        *(Logistic, MerfGenerator, MlpGenerator, TanhCnn28, TanhCnn32, WideResnet),
+        *(AdaptCnn28, AdaptMlp, AutoencoderNetwork, CelebaGenerator, ColourCnn, Critic28, Dcgan28, Given, Gpt2),
+        *(GreyCnn, Logistic, MerfGenerator, MlpGenerator, TanhCnn28, TanhCnn32, WideResnet),
     )
 }

@@ -51,17 +51,7 @@ def figures(draw: Callable[[Path], Iterable[Path]], prefix: str, label: str) -> 
             pictures = [path.read_text(encoding="utf-8") for path in draw(Path(folder)) if path.suffix == ".svg"]
         except WprivError as error:
             return render.part("no_figure", str(error))
-    return inline(pictures, prefix, label)
-
-
-def inline(pictures: Iterable[str], prefix: str, label: str) -> str:
-    """Return SVG files, given as text, as figures within the page; ``prefix`` and ``label`` as for ``figures``."""
     return render.part("pictures", [_inline(each, f"{prefix}-{place}") for place, each in enumerate(pictures)], label)
-
-
-def linked(addresses: Iterable[str], label: str) -> str:
-    """Return pictures, given by their addresses, as figures."""
-    return render.part("linked", list(addresses), label)
 
 
 def numbers_behind(rows: Sequence[Row], title: str = "The numbers of the figure", length: int = 0) -> str:

@@ -66,11 +66,6 @@ def questions(statement: Statement, model: ModelCheck) -> list[Question]:
     return rows
 
 
-def to_markdown(statement: Statement, rows: list[Question]) -> str:
-    """Render questions as Markdown with a box for each, ticked where it is answered."""
-    return render.filled("checklist.md.j2", statement=statement, rows=rows, answered=sum(not row.add for row in rows))
-
-
 REGISTRY_SCHEMA = Path(__file__).with_name("registry.schema.json")
 COMMIT = "057e5d81"
 OPEN = "TO DO: "
@@ -162,12 +157,6 @@ def schema() -> Json:
     return dict(json.loads(REGISTRY_SCHEMA.read_text(encoding="utf-8")))
 
 
-def to_yaml(data: Json, version: str) -> str:
-    """Format an entry as YAML, with a comment on its origin and on what is left to fill in."""
-    text = HEADER.format(wpriv=version, commit=COMMIT, count=len(list(open_paths(data))))
-    return "".join(f"# {line}\n" for line in text.splitlines()) + yaml_document.as_yaml(data, blocks=True)
-
-
 def _set(data: Json, path: str, value: object) -> None:
     """Replace the value at a dotted path."""
     *parents, last = path.split(".")
@@ -256,7 +245,9 @@ def report(source: str | Path, form: str = "summary", changes: Mapping[str, Any]
     if form == "checklist":
         rows = questions(statement, weights)
         data = {"schema": SCHEMA, "kind": form, "questions": [row.as_dict() for row in rows]}
-        return Report(form, to_markdown(statement, rows), data)
+        answered = sum(not row.add for row in rows)
+        text = render.filled("checklist.md.j2", statement=statement, rows=rows, answered=answered)
+        return Report(form, text, data)
     summary, data = folder_page.summary_of_training(path, statement, weights)
     if form == "html":
         return Report(form, folder_page.of_training(path, statement, weights), data)
@@ -269,9 +260,12 @@ def _registry(statement: Statement, changes: Mapping[str, object] | None) -> Rep
     if faults:
         raise CheckFailed(f"the entry does not fit the schema of the registry: {'; '.join(faults)}")
     notes = [NO_VALIDATOR] if faults is None else []
-    if unfilled := ", ".join(open_paths(data)):
-        notes.append(f"left to fill in: {unfilled}")
-    return Report("registry", to_yaml(data, str(statement.versions["wpriv"])), data, notes)
+    unfilled = list(open_paths(data))
+    if unfilled:
+        notes.append(f"left to fill in: {', '.join(unfilled)}")
+    header = HEADER.format(wpriv=statement.versions["wpriv"], commit=COMMIT, count=len(unfilled))
+    comment = "".join(f"# {line}\n" for line in header.splitlines())
+    return Report("registry", comment + yaml_document.as_yaml(data, blocks=True), data, notes)
 
 
 def _kind(path: Path) -> str:

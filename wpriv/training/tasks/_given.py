@@ -24,7 +24,6 @@ from wpriv.training.clipping.model_settings import installed, names
 from wpriv.training.clipping.record_trees import Records, called, mapped
 from wpriv.training.data import Data, Packed, map_tree, named_leaves_of, of_persons, pack
 from wpriv.training.data._dataset import random_split
-from wpriv.training.data.arrays import Split
 from wpriv.training.tasks import _supervised, fit
 
 # --- a digest of what a function, a network or an object computes: its code and what it holds ---
@@ -230,9 +229,7 @@ def _form(part: object, other: object, argument: str) -> object:
 def quantities(x: object) -> object:
     """Return an array of quantities as floats: bytes divided by 255, whole numbers as they are."""
     array = np.asarray(x)
-    if array.dtype == np.uint8:
-        return array.astype(np.float32) / np.float32(255)
-    return array.astype(np.float32) if array.dtype.kind in "iu" else array
+    return data_sets.scaled(array) if array.dtype.kind in "iu" else array
 
 
 def as_the_network_takes(model: nn.Module, x: object, *, pictures: bool) -> object:
@@ -262,7 +259,7 @@ def by_person(
     parts = _packed(train, "data")
     places, present = of_persons("data", persons, len(parts[0].rows), limit)
     if test is None:
-        kept, held_out = random_split(len(places), Split().share, Split().seed)
+        kept, held_out = random_split(len(places))
         rest = places[held_out][present[held_out]]
         tests = [Packed(part.rows[rest], part.form) for part in parts]
         places, present = places[kept], present[kept]
@@ -339,7 +336,6 @@ def by_outputs(model: nn.Module, data: Data) -> Data:
 
 
 def _count(dataset: Dataset[object], argument: str) -> int:
-    """Return the number of records of a Dataset."""
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
         raise UsageError(
             f"`{argument}`: {type(dataset).__name__} has no length, and the sampling rate depends on it. Give one "

@@ -35,19 +35,20 @@ def estimate_cost(recipe: Train, sizes: Mapping[str, int], steps: int, batch: in
     """
     source = None if recipe.data.own else registry.load("data", recipe.data.name)
     shape = getattr(source, "SHAPE", None)
-    features = Options.model_validate(recipe.options).features
-    pixels = 0 if shape is None else math.prod(shape)
-    if shape is not None and features is not None:
-        shape = (_image_features.feature_count(features, shape),)
-    cost = None if source is None or shape is None else cost_estimate.of_model(recipe.model, shape, len(source.CLASSES))
-    if source is None or shape is None or cost is None:
+    if source is None or shape is None:
         return None
-    private = recipe.privacy
-    stored = cost_estimate.stored_cost(recipe.model, shape, len(source.CLASSES))
+    pixels, classes = math.prod(shape), len(source.CLASSES)
+    features = Options.model_validate(recipe.options).features
+    if features is not None:
+        shape = (_image_features.feature_count(features, shape),)
+    cost, private = cost_estimate.of_model(recipe.model, shape, classes), recipe.privacy
+    if cost is None:
+        return None
+    stored = cost_estimate.stored_cost(recipe.model, shape, classes)
     if private is not None and private.clip != "batch-mean" and stored is None:
         from wpriv.training.clipping import probe_model
 
-        probe_model.check_modules(cost_estimate.without_numbers(recipe.model, shape, len(source.CLASSES)))
+        probe_model.check_modules(cost_estimate.without_numbers(recipe.model, shape, classes))
     if recipe.augment is not None:
         copies = recipe.augment.copies
         cost = replace(cost, products=copies * cost.products, kept=copies * cost.kept)

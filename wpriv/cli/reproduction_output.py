@@ -1,21 +1,85 @@
-"""Run ``wpriv recipe refresh`` and print each own number before and after."""
+"""Keep and print what `wpriv reproduce` ran; run `wpriv recipe refresh`, and print each own number before and after."""
 
 from __future__ import annotations
 
+import math
+import re
 from pathlib import Path
 
 from wpriv.accounting import load_recipe
 from wpriv.cli import output
 from wpriv.cli.comparison_output import deviation, place
-from wpriv.cli.reproduce import seconds_of
-from wpriv.errors import CheckFailed, Interrupted, MissingResource, WprivError
+from wpriv.errors import CheckFailed, Interrupted, MissingResource, UsageError, WprivError
+from wpriv.papers.reproduction import collect, reproduce
+from wpriv.papers.reproduction import kept as keeping
 from wpriv.papers.reproduction import refresh as refreshing
+from wpriv.papers.reproduction.collect import ItemResult
 from wpriv.papers.reproduction.refresh import Refreshed, Result
+from wpriv.papers.reproduction.reproduce import Paper
 from wpriv.results import storage
 from wpriv.training.plan import short_duration
 
+SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 # nothing is known of the time of a recipe without one
 UNKNOWN_SECONDS = 3600.0
+
+
+def print_results(results: list[ItemResult], files: list[Path], *, quick: bool, as_json: bool) -> None:
+    if as_json:
+        output.emit_json(collect.report(results, quick=quick))
+    else:
+        rows = [
+            [each.item.paper, each.item.name, each.verdict, collect.counts(each), _remarks(each)] for each in results
+        ]
+        output.emit_table(["paper", "item", "verdict", "numbers met", "remarks"], rows)
+    output.say("wrote", *map(str, files))
+    if failing := [each for each in results if each.failures]:
+        words = "; ".join(f"{each.item.paper}, {each.item.name}: {', '.join(each.failures)}" for each in failing)
+        raise CheckFailed(f"this program fails in {collect.plural(len(failing), 'item')}: {words}. The pages show it")
+    status = {recipe.name: recipe.status for each in results for recipe in each.recipes}
+    if status and set(status.values()) == {"refused"}:
+        raise MissingResource("none of the recipes could be run; the pages say why")
+
+
+def check_kept(keep: Path | None, kept: Path | None, out: Path) -> None:
+    """Refuse, before anything is run, what cannot be kept, and a folder without kept results to show."""
+    if keep is None:
+        if kept is not None and not reproduce.is_kept(kept):
+            raise UsageError(f"--kept {kept} holds no kept results. Name a folder that was written with --keep")
+        return
+    if kept is not None and kept != keep:
+        raise UsageError("--keep shows the results of its own folder: leave out --kept")
+    if keep.resolve() == out.resolve():
+        raise UsageError(f"--keep and --out are the same folder {out}: name another one with --keep")
+    keeping.require_folder(keep)
+
+
+def keep_results(papers: list[Paper], out: Path, keep: Path) -> list[Path]:
+    """Keep the finished recipes of some papers, write the pages of the kept results, and return their files."""
+    names = keeping.store(collect.collect(papers, out, quick=False), out, keep)
+    output.tell(f"kept {len(names)} recipe{'s' * (len(names) != 1)} in {keep}")
+    every = reproduce.select("all")
+    return keeping.write(every, collect.collect(every, keep, quick=False, kept=keep), keep)
+
+
+def _remarks(result: ItemResult) -> str:
+    """Return what fails here, which parts of an item are not reproduced, and which recipes were not run."""
+    item, seen = result.item, [] if result.item.seen is None else [result.item.seen.says]
+    not_run = [f"{each.name} {each.status}" for each in result.recipes if each.status in ("refused", "not run")]
+    return "; ".join(words for words in (*result.failures, *seen, item.no_data, item.missing, *not_run) if words)
+
+
+def seconds_of(text: str | None) -> float:
+    """The seconds of a time such as 90s, 30min or 2h; infinity for None."""
+    if text is None:
+        return math.inf
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)\s*(s|min|h)?", text.strip())
+    if match is None or (match[2] is None and float(match[1]) > 0):
+        raise UsageError(f"--at-most wants a time with its unit, such as 90s, 30min or 2h; found {text[:40]!r}")
+    return float(match[1]) * SECONDS[match[2] or "s"]
+
+
+# Refresh own numbers.
 
 
 def refresh_from(word: str, folder: Path) -> None:
