@@ -26,13 +26,15 @@ _FREE_BITS = 29  # bits of a float64 that a float32 does not use
 _REPAIR_PASSES = 8
 
 
-def sort_with_indices(rows: Array) -> tuple[Array, Array]:
-    """Sort each row of ``rows`` [k, n]; also returns the indices [k, n] of its entries in the flattened table.
+def sort_with_indices(rows: Array, *, needs_indices: bool = True) -> tuple[Array, Array]:
+    """Sort each row of ``rows`` [k, n]; by default also returns the indices [k, n] in the flat table.
 
     numpy sorts numbers several times faster than it finds their order. So each number carries its index in its last
     bits while it is sorted. A float32 has unused bits for that as a float64; a float64 loses bits, and the pairs that
     they would have ordered are repaired.
     """
+    if not needs_indices:
+        return np.sort(rows, axis=-1) if isinstance(rows, np.ndarray) else torch.sort(rows, dim=-1).values, None
     if not isinstance(rows, np.ndarray):
         result = torch.sort(rows, dim=-1)
         return result.values, result.indices + rows.shape[1] * torch.arange(len(rows), device=rows.device)[:, None]
@@ -75,9 +77,9 @@ def _argsort(rows: Array) -> tuple[Array, Array]:
     return rows.reshape(-1)[indices], indices
 
 
-def sort_rows(rows: Array) -> Array:
-    """Sort each row of ``rows`` [k, n] in ascending order."""
-    return np.sort(rows, axis=-1) if isinstance(rows, np.ndarray) else torch.sort(rows, dim=-1).values
+def _library(array: Array) -> Any:
+    """Return numpy or torch, whose functions of these names do the same to their own arrays."""
+    return np if isinstance(array, np.ndarray) else torch
 
 
 def flat_indices(mask: Array) -> Array:
@@ -98,29 +100,8 @@ def sum_middle_axis(pieces: Array) -> Array:
         return pieces[:, 0]
     if pieces.shape[1] <= 8:
         return reduce(add, (pieces[:, c] for c in range(pieces.shape[1])))
-    if isinstance(pieces, np.ndarray):
-        return pieces.sum(1, dtype=np.float64).astype(pieces.dtype)
-    return pieces.sum(1, dtype=torch.float64).to(pieces.dtype)
-
-
-def sign(numbers: Array) -> Array:
-    """Return -1, 0 or 1 for each number."""
-    return np.sign(numbers) if isinstance(numbers, np.ndarray) else numbers.sign()
-
-
-def to_double(numbers: Array) -> Array:
-    """Convert numbers to double precision."""
-    return numbers.astype(np.float64) if isinstance(numbers, np.ndarray) else numbers.double()
-
-
-def cast_like(numbers: Array, like: Array) -> Array:
-    """Convert numbers to the precision of another array."""
-    return numbers.astype(like.dtype, copy=False) if isinstance(numbers, np.ndarray) else numbers.to(like.dtype)
-
-
-def concatenate(rows: Array, others: Array) -> Array:
-    """Put [k, n] and [k, m] side by side."""
-    return np.concatenate([rows, others], 1) if isinstance(rows, np.ndarray) else torch.cat([rows, others], 1)
+    library = _library(pieces)
+    return library.asarray(pieces.sum(1, dtype=library.float64), dtype=pieces.dtype)
 
 
 def row_differences(rows: Array) -> Array:
@@ -128,26 +109,6 @@ def row_differences(rows: Array) -> Array:
     differences = rows + 0
     differences[:, 1:] -= rows[:, :-1]
     return differences
-
-
-def arange_like(n: int, like: Array) -> Array:
-    """Return 0, 1, ..., n - 1 on the device of the array ``like``."""
-    return np.arange(n) if isinstance(like, np.ndarray) else torch.arange(n, device=like.device)
-
-
-def empty_like(like: Array) -> Array:
-    """Return an uninitialised array of the same shape and type."""
-    return np.empty(like.shape, like.dtype) if isinstance(like, np.ndarray) else torch.empty_like(like)
-
-
-def isfinite(numbers: Array) -> Array:
-    """Return whether each number is finite."""
-    return np.isfinite(numbers) if isinstance(numbers, np.ndarray) else numbers.isfinite()
-
-
-def as_tensor(numbers: Array) -> torch.Tensor:
-    """Return the same numbers as a tensor that shares their memory."""
-    return torch.from_numpy(numbers) if isinstance(numbers, np.ndarray) else numbers
 
 
 # W_p^p of many pairs of samples on the line, one a row, with its slopes; shared by ``line`` and ``sliced``.
@@ -180,16 +141,20 @@ def solve(
     on_host = x.device.type == "cpu"
     x_array, y_array = (x.numpy(), y.numpy()) if on_host else (x, y)
     masses = None if weights is None else [w.numpy() for w in weights] if on_host else list(weights)
-    cost = empty_like(x_array[:, 0])
-    slopes = [empty_like(array) if need else None for array, need in zip((x_array, y_array), needs, strict=True)]
+    library = _library(x_array)
+    cost = library.empty_like(x_array[:, 0])
+    slopes = [
+        library.empty_like(array) if need else None for array, need in zip((x_array, y_array), needs, strict=True)
+    ]
     with np.errstate(over="ignore", invalid="ignore"):  # the check below raises an error instead
         _fill(x_array, y_array, p, masses, cost, slopes)
-    if not isfinite(cost).all():
-        if not (isfinite(x_array).all() and isfinite(y_array).all()):
+    if not library.isfinite(cost).all():
+        if not (library.isfinite(x_array).all() and library.isfinite(y_array).all()):
             raise UsageError("positions must be finite; found inf or nan among them")
         dtype = str(x.dtype).removeprefix("torch.")
         raise UsageError(f"the {p:g}-th power of the distances overflows {dtype}; divide the positions by a constant")
-    return CostAndSlopes(as_tensor(cost), *(None if slope is None else as_tensor(slope) for slope in slopes))
+    x_slopes, y_slopes = (None if slope is None else torch.as_tensor(slope) for slope in slopes)
+    return CostAndSlopes(torch.as_tensor(cost), x_slopes, y_slopes)
 
 
 def _fill(x: Array, y: Array, p: float, masses: list[Array] | None, cost: Array, slopes: list[Array]) -> None:
@@ -207,8 +172,9 @@ def _fill(x: Array, y: Array, p: float, masses: list[Array] | None, cost: Array,
 
 def _uniform(x: Array, y: Array, p: float, targets: list[Array]) -> Array:
     """Return the costs of a block of unweighted rows, and write the slopes into ``targets``."""
-    xs, x_indices = (sort_rows(x), None) if targets[0] is None else sort_with_indices(x)
-    ys, y_indices = (sort_rows(y), None) if targets[1] is None else sort_with_indices(y)
+    (xs, x_indices), (ys, y_indices) = (
+        sort_with_indices(rows, needs_indices=target is not None) for rows, target in zip((x, y), targets, strict=True)
+    )
     gaps, slopes = _pieces(xs, ys, p)
     # a gap times its slope is p times its cost; the pieces seen from one side cover the whole cost
     cost = (gaps * slopes).sum((-2, -1)) / p
@@ -224,7 +190,7 @@ def _uniform(x: Array, y: Array, p: float, targets: list[Array]) -> Array:
 def _scatter(target: Array, indices: Array, values: Array, slopes: Array, masses: Array = None) -> None:
     """Share the slopes of sorted positions among ties, and write them in the original order."""
     _share_ties(values, slopes, masses)
-    target.reshape(-1)[indices] = cast_like(slopes, target)
+    target.reshape(-1)[indices] = _library(target).asarray(slopes, dtype=target.dtype)
 
 
 def _pieces(xs: Array, ys: Array, p: float) -> tuple[Array, Array]:
@@ -259,12 +225,13 @@ def _slope(gaps: Array, p: float, share: Array | float) -> Array:
     """Return ``share`` times the derivative of |gap|^p; for p = 1 it is 0 at 0, the middle of the subgradients."""
     if p == 2:
         return gaps * (2 * share)
-    return sign(gaps) * share if p == 1 else sign(gaps) * (abs(gaps) ** (p - 1) * (p * share))
+    signs = _library(gaps).sign(gaps)
+    return signs * share if p == 1 else signs * (abs(gaps) ** (p - 1) * (p * share))
 
 
 def _weighted(x: Array, y: Array, p: float, masses: list[Array], targets: list[Array]) -> Array:
     """Return the costs of a block with masses [1 or k, n] and [1 or k, m]; write the slopes into ``targets``."""
-    n, m = x.shape[1], y.shape[1]
+    n, m, library = x.shape[1], y.shape[1], _library(x)
     (xs, x_indices), (ys, y_indices) = sort_with_indices(x), sort_with_indices(y)
     # a single row of masses applies to all rows
     x_mass, y_mass = (
@@ -273,14 +240,15 @@ def _weighted(x: Array, y: Array, p: float, masses: list[Array], targets: list[A
     )
     levels = [mass.cumsum(1) for mass in (x_mass, y_mass)]
     # normalised, so that rounding does not let one sample end before the other
-    ends, indices = sort_with_indices(concatenate(*(level / level[:, -1:] for level in levels)))
+    ends, indices = sort_with_indices(library.concatenate([level / level[:, -1:] for level in levels], 1))
     lengths, is_x = row_differences(ends), indices % (n + m) < n
     # the piece up to the t-th end lies in the first cell of each sample that does not end before it
     x_ended = is_x.cumsum(1) - 1 * is_x
-    y_ended = arange_like(n + m, like=x_ended) - x_ended
-    row = arange_like(len(x), like=x_ended)[:, None]
+    y_ended = (~is_x).cumsum(1) - 1 * ~is_x
+    row = library.ones_like(x_ended[:, :1]).cumsum(0) - 1
     x_cell, y_cell = x_ended.clip(0, n - 1) + n * row, y_ended.clip(0, m - 1) + m * row
-    gaps = to_double(xs).reshape(-1)[x_cell] - to_double(ys).reshape(-1)[y_cell]
+    first, second = (library.asarray(values, dtype=library.float64).reshape(-1) for values in (xs, ys))
+    gaps = first[x_cell] - second[y_cell]
     slopes = _slope(gaps, p, lengths)
     for target, values, at, mass, cell, pieces in (
         (targets[0], xs, x_indices, x_mass, x_cell, slopes),
@@ -302,9 +270,9 @@ def _share_ties(values: Array, slopes: Array, masses: Array = None) -> None:
     same = values[:, 1:] == values[:, :-1]
     if not same.any():
         return
-    false_column = same[:, :1] & ~same[:, :1]
-    equals_previous = concatenate(false_column, same)
-    tied = concatenate(same, false_column) | equals_previous
+    false_column, concatenate = same[:, :1] & ~same[:, :1], _library(same).concatenate
+    equals_previous = concatenate([false_column, same], 1)
+    tied = concatenate([same, false_column], 1) | equals_previous
     members = flat_indices(tied)
     first = ~equals_previous.reshape(-1)[members]
     starts, group = flat_indices(first), first.cumsum(0) - 1

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from wpriv.errors import Unsupported, UsageError
-from wpriv.papers.tasks import _learners, _quality
+from wpriv.papers.tasks import _generation, _quality
 from wpriv.training.data import Data, read
 
 CLASSES = 4
@@ -54,7 +54,7 @@ def test_the_judge_also_learns_from_the_180_records_that_the_digits_give_it():
 def test_real_images_are_confident_cover_all_classes_and_lie_near(judge):
     x, _ = bars(400, 3)
     found = judge.scores(floats(x))
-    assert tuple(found) == _quality.SCORES
+    assert tuple(found) == _generation.SCORES
     assert found["confidence"] > 0.95
     assert found["entropy"] == pytest.approx(math.log(CLASSES), abs=1e-9)  # bars() makes as many of each
     assert found["coverage"] == 1.0
@@ -170,7 +170,7 @@ def test_logistic_regression_finds_the_minimum_that_scikit_learn_finds():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(300, 5)).astype(np.float32), rng.integers(0, 3, 300)
     x[:, 0] += y
-    ours = _learners.logistic(torch.from_numpy(x), torch.from_numpy(y), 3)
+    ours = _quality.logistic(torch.from_numpy(x), torch.from_numpy(y), 3)
     theirs = LogisticRegression(tol=1e-8).fit(x, y)
     weight, bias = ours[1].weight.detach().numpy(), ours[1].bias.detach().numpy()
     # a constant added to the biases of all classes changes nothing
@@ -181,7 +181,7 @@ def test_logistic_regression_finds_the_minimum_that_scikit_learn_finds():
 def test_a_learner_with_the_same_seed_is_the_same():
     x, y = bars(200, 6)
     one, two, other = (
-        _learners.mlp(floats(x), torch.from_numpy(y), CLASSES, seed=s, epochs=1)[1].weight for s in (0, 0, 1)
+        _quality.mlp(floats(x), torch.from_numpy(y), CLASSES, seed=s, epochs=1)[1].weight for s in (0, 0, 1)
     )
     assert torch.equal(one, two)
     assert not torch.equal(one, other)

@@ -133,6 +133,11 @@ class Projection(Mechanism):
         return ProjectionPair(self.k, self.d, self.sigma / self.sensitivity)
 
 
+def at_multiplier(d: int, k: int, sensitivity: float, multiplier: float) -> Projection:
+    """Return the projections with noise of ``multiplier`` times the sensitivity."""
+    return Projection(d, k, multiplier * sensitivity, sensitivity)
+
+
 @dataclass(frozen=True)
 class ProjectionPair(LossPair):
     """A mixture over H of Gaussian pairs at separation sqrt(H) / sigma; ``sigma`` in units of the sensitivity.

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 
 from wpriv.core.kinds import Adjacency
 from wpriv.errors import Unsupported, UsageError
-from wpriv.papers.penalty import score_pass
-from wpriv.papers.penalty.jacobian import row_factors, spectral_factors
+from wpriv.papers.penalty.jacobian import along, formed_grams, grams, row_factors, row_squares, spectral_factors
 from wpriv.papers.penalty.penalty import Penalty
 from wpriv.training.clipping import choose_method
-from wpriv.training.clipping.example_gradients import Loss, clip_factors, squares_of
+from wpriv.training.clipping.example_gradients import Loss, clip_factors, losses_of, squares_of
+from wpriv.training.clipping.ghost import Call, forward
 from wpriv.training.clipping.model_pass import Probed
 from wpriv.training.clipping.probe_model import check_modules
 from wpriv.training.clipping.records_alone import draws, require_alone
@@ -105,10 +105,10 @@ def penalised_gradient(
     method = method_for(model, loss, inputs, targets, scores=scores, method=method)
     spectral, restore = penalty.clipping == "spectral", draws(inputs.device)
     with torch.enable_grad():
-        batch = score_pass.run(method, model, loss, inputs, targets, scores)
+        batch = _score_pass(method, model, loss, inputs, targets, scores)
         _check_scores(batch.scores, directions, points)
-        norms = score_pass.gradient_norms(model, batch, inputs, targets, with_gram=spectral)
-        kept = ~score_pass.faulty(batch, norms)
+        norms = _gradient_norms(model, batch, inputs, targets, with_gram=spectral)
+        kept = ~_faulty(batch, norms)
         if not bool(kept.all()):
             # an example without a finite score and gradient counts as one of score 0 and gradient 0, which is within
             # all bounds; in the pass another one takes its place
@@ -116,11 +116,12 @@ def penalised_gradient(
             rows = torch.where(kept, others, kept.nonzero()[0]) if bool(kept.any()) else others
             inputs, targets = inputs[rows], None if targets is None else targets[rows]
             restore()
-            batch = score_pass.run(method, model, loss, inputs, targets, scores)
-            norms = score_pass.gradient_norms(model, batch, inputs, targets, with_gram=spectral)
+            batch = _score_pass(method, model, loss, inputs, targets, scores)
+            norms = _gradient_norms(model, batch, inputs, targets, with_gram=spectral)
         with torch.no_grad():
             used = torch.where(kept.unsqueeze(1), batch.scores.detach(), 0.0)
-            slopes, cost = _score_slopes(used, points, directions, penalty)
+            bounded = None if points is None else project(points.to(used.dtype), penalty.bound)
+            slopes, cost = pair_slopes(project(used, penalty.bound), bounded, directions, penalty.sizes)
             if norms.gram is not None and spectral:
                 clipped = (spectral_factors(norms.gram, penalty.lipschitz) @ slopes.unsqueeze(2)).squeeze(2)
             else:
@@ -199,14 +200,6 @@ def project(scores: Tensor, bound: float) -> Tensor:
     return scores * clip_factors({"score": squares_of(scores)}, bound).unsqueeze(1)
 
 
-def _score_slopes(
-    scores: Tensor, points: Tensor | None, directions: Tensor | None, penalty: Penalty
-) -> tuple[Tensor, Tensor]:
-    """Return the derivatives [n, d] of the sum of all distances in the projected scores, and the mean distance."""
-    bounded = None if points is None else project(points.to(scores.dtype), penalty.bound)
-    return pair_slopes(project(scores, penalty.bound), bounded, directions, penalty.sizes)
-
-
 def pair_slopes(
     scores: Tensor, points: Tensor | None, directions: Tensor | None, sizes: tuple[tuple[int, int], ...]
 ) -> tuple[Tensor, Tensor]:
@@ -268,3 +261,87 @@ def _check_scores(scores: Tensor, directions: Tensor | None, points: Tensor | No
         )
     if not bool(((directions.norm(dim=0) - 1).abs() < 1e-5).all()):
         raise UsageError("directions must have length 1, or the sensitivity would not hold")
+
+
+class ScorePass(NamedTuple):
+    """Scores [n, d] and losses [n] in the graph, and the calls of the layers, which are empty if Jacobians are formed.
+
+    ``read`` computes scores and losses from outputs and targets. ``outputs`` are given if they are the scores, so that
+    the losses depend on the scores alone.
+    """
+
+    scores: Tensor
+    losses: Tensor | None
+    calls: list[Call]
+    read: Callable[[Any, Tensor | None], tuple[Tensor, Tensor | None]]
+    outputs: Tensor | None
+
+
+class GradientNorms(NamedTuple):
+    """Squared norms per example.
+
+    Args:
+        rows: [n, d] of the rows of the Jacobians. gram: [n, d, d] their inner products, where they are known.
+        losses: [n] of the gradients of the losses; None without losses.
+    """
+
+    rows: Tensor
+    gram: Tensor | None
+    losses: Tensor | None
+
+
+def _score_pass(
+    method: str,
+    model: nn.Module,
+    loss: Loss | None,
+    inputs: Tensor,
+    targets: Tensor | None,
+    scores: Callable[[Any], Tensor] | None,
+) -> ScorePass:
+    """Pass a batch through the model."""
+
+    def read(outputs: Any, targets: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        values = outputs if scores is None else scores(outputs)
+        if not isinstance(values, Tensor):
+            raise UsageError(
+                f"scores must be one tensor; found {type(values).__name__}. "
+                f"Select what the penalty compares with scores="
+            )
+        losses = None if loss is None or targets is None else losses_of(outputs, targets, loss)
+        return values.unsqueeze(1) if values.dim() == 1 else values, losses
+
+    outputs, calls = forward(model, inputs, only_rules=True) if method == "ghost" else (model(inputs), [])
+    values, losses = read(outputs, targets)
+    if values.dim() != 2 or len(values) != len(inputs) or not values.requires_grad:
+        raise UsageError(
+            f"scores must be numbers [{len(inputs)}, d] that depend on the weights; found shape {tuple(values.shape)}"
+        )
+    return ScorePass(values, losses, calls, read, outputs if scores is None else None)
+
+
+def _gradient_norms(
+    model: nn.Module, batch: ScorePass, inputs: Tensor, targets: Tensor | None, *, with_gram: bool
+) -> GradientNorms:
+    """Return the norms of the gradients of scores and losses for each example."""
+    d = batch.scores.shape[1]
+    if not batch.calls:
+        joint = formed_grams(model, batch.read, inputs, targets)
+        squares = joint.diagonal(dim1=1, dim2=2)
+        return GradientNorms(squares[:, :d], joint[:, :d, :d], None if batch.losses is None else squares[:, d])
+    # for d = 1 the squared norm is the whole matrix
+    gram = grams(batch.scores, batch.calls) if with_gram or d == 1 else None
+    rows = row_squares(batch.scores, batch.calls) if gram is None else gram.diagonal(dim1=1, dim2=2)
+    if batch.losses is None:
+        return GradientNorms(rows, gram, None)
+    if gram is not None and batch.outputs is not None:
+        (slopes,) = torch.autograd.grad(batch.losses.sum(), batch.outputs, retain_graph=True)
+        return GradientNorms(rows, gram, along(gram, slopes.reshape(-1, d)))
+    return GradientNorms(rows, gram, row_squares(batch.losses.unsqueeze(1), batch.calls)[:, 0])
+
+
+def _faulty(batch: ScorePass, norms: GradientNorms) -> Tensor:
+    """Return [n] which examples have a score or a gradient that is not finite, or too long for its square."""
+    numbers = [batch.scores.detach().sum(dim=1), norms.rows.sum(dim=1)]
+    if batch.losses is not None and norms.losses is not None:
+        numbers += [batch.losses.detach(), norms.losses]
+    return ~torch.stack([number.isfinite() for number in numbers]).all(dim=0)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from wpriv.training.engine.job import evaluating
 from wpriv.training.models._layers import OutputOffset
 from wpriv.transport.exact import exact
 from wpriv.transport.sinkhorn import divergence, entropic
@@ -88,11 +89,8 @@ class DenoisingGenerator(nn.Module):
 
     def generate(self, latents: Tensor) -> Tensor:
         """Generate records [count, *shape] in the units of clear records, in evaluation mode."""
-        training = self.generator.training
-        self.generator.eval()
-        with torch.no_grad():
+        with torch.no_grad(), evaluating(self.generator):
             records: Tensor = self.generator(latents)
-        self.generator.train(training)
         return records
 
     def to_clear_units(self, noisy: Tensor) -> Tensor:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # accuracy on test images of classifiers that learn from samples alone, and sliced distance of samples to test images
 RESULTS = ("logistic", "mlp", "sliced")
+# metrics of the judge of images (``_quality.Judge.scores``)
+SCORES = ("confidence", "entropy", "coverage", "frechet-small-cnn", "w2")
 FIELDS: dict[str, Any] = {
     "results": RESULTS,
     "figures": {"samples.npz": "samples"},
@@ -142,14 +144,13 @@ def generate(model: Generator, count: int, classes: int) -> tuple[Tensor, Tensor
     """Generate images and their labels on the CPU; the same images for the same weights."""
     import torch
 
+    from wpriv.training.engine.job import evaluating
+
     device = next(model.parameters()).device
     random = torch.Generator().manual_seed(SEED)
     labels = balanced_labels(count, classes, device)
-    training = model.training
-    model.eval()
-    with torch.no_grad():
+    with torch.no_grad(), evaluating(model):
         images = [model(model.inputs(part, random)).cpu() for part in labels.split(CHUNK)]  # type: ignore[no-untyped-call]
-    model.train(training)
     return torch.cat(images), labels.cpu()
 
 

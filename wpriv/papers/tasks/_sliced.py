@@ -83,6 +83,11 @@ def penalty(recipe: Train, options: Options, alpha: float, sizes: Sequence[int],
     )
 
 
+def group_penalty(recipe: Train, options: Any, counts: Sequence[int]) -> Penalty:
+    """Return the penalty of weight ``options.alpha`` between groups of so many records."""
+    return penalty(recipe, options, options.alpha, batch_sizes(recipe, counts))
+
+
 def direction_sampler(width: int, count: int, device: torch.device) -> Callable[[], Tensor]:
     """Return a function that draws the directions [width, count] of a step."""
     from wpriv.transport.sliced import random_directions

@@ -11,6 +11,7 @@ from torch.nn.functional import one_hot
 from wpriv.config.field_types import PluginRef
 from wpriv.papers.tasks._generation import latent_of
 from wpriv.training import models
+from wpriv.training.engine.job import evaluating
 
 CHUNK = 1000
 
@@ -47,12 +48,10 @@ class GeneratorAndCritic(nn.Module):
 
     def generate(self, latents: Tensor, labels: Tensor) -> Tensor:
         """Generate records on the CPU, in chunks and in evaluation mode."""
-        device, training = self.steps.device, self.training
-        self.eval()
-        with torch.no_grad():
+        device = self.steps.device
+        with torch.no_grad(), evaluating(self):
             chunks = zip(latents.split(CHUNK), labels.split(CHUNK), strict=True)  # type: ignore[no-untyped-call]
             parts = [self(latent.to(device), label.to(device)).cpu() for latent, label in chunks]
-        self.train(training)
         return torch.cat(parts)
 
     def critic_loss(self, real: Tensor, labels: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from wpriv.config.train_schema import Train
 from wpriv.errors import UsageError
 from wpriv.numerics.numbers import short
-from wpriv.papers.mechanisms.projection import Projection
+from wpriv.papers.mechanisms.projection import at_multiplier
 from wpriv.papers.penalty.penalty import penalised_release
 from wpriv.papers.tasks._adapt_options import RADIUS, TENSORS, Options, claimed_eps, penalty
 from wpriv.training.engine import release_spec
@@ -147,23 +147,18 @@ def _release_gradient(recipe: Train, options: Options, records: int) -> release_
 def _release_projections(recipe: Train, options: Options, records: int) -> release_spec.ReleaseSpec:
     sampling, batch = release_spec.sampling_of(recipe, records)
     assert options.dimension is not None
-    dimension, directions = options.dimension, options.directions
     return release_spec.ReleaseSpec(
-        partial(_projection, dimension, directions),
+        partial(at_multiplier, options.dimension, options.directions, 2 * RADIUS),
         sampling,
         batch,
         "replace-one",
         RADIUS,
         2 * RADIUS,
         clipped="the features of each target record, in a network that was trained on the source and is held fixed",
-        of=f"each of {directions} projections of them on fresh random directions, the records in random order",
+        of=f"each of {options.directions} projections of them on fresh random directions, the records in random order",
         unit=UNIT,
         not_covered=NOT_COVERED,
     )
-
-
-def _projection(dimension: int, directions: int, multiplier: float) -> Projection:
-    return Projection(d=dimension, k=directions, sigma=multiplier, sensitivity=2 * RADIUS)
 
 
 def remarks(recipe: Train, sizes: Mapping[str, int]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from wpriv.config.field_types import Field, Positive, Share
 from wpriv.config.train_schema import Train
 from wpriv.errors import Unsupported
 from wpriv.papers.penalty.penalty import Penalty, penalised_release
-from wpriv.papers.tasks import _quality, _sliced
+from wpriv.papers.tasks import _generation, _sliced
 from wpriv.training.data import scaled
 from wpriv.training.engine import release_spec
 from wpriv.training.tasks import Fault, TaskSpec
@@ -75,6 +75,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     """Build the autoencoder of a recipe on its data."""
     import torch
 
+    from wpriv.papers.tasks import _quality
     from wpriv.training.engine.job import Job
 
     options = Options.model_validate(recipe.options)
@@ -144,7 +145,7 @@ def _penalty(recipe: Train, records: int) -> Penalty:
 
 TASK = TaskSpec(
     options=Options,
-    results=("reconstruction", "distance", *_quality.SCORES, "loss"),
+    results=("reconstruction", "distance", *_generation.SCORES, "loss"),
     build_job=build_job,
     validate=validate,
     release=release,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from wpriv.config.train_schema import Train
 from wpriv.errors import UsageError
-from wpriv.papers.tasks import _generation, _quality
+from wpriv.papers.tasks import _generation
 from wpriv.papers.tasks._denoise_options import Options
 from wpriv.training import models
 from wpriv.training.data import scaled
@@ -48,7 +48,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     import numpy as np
     import torch
 
-    from wpriv.papers.tasks import _denoising_loss
+    from wpriv.papers.tasks import _denoising_loss, _quality
     from wpriv.training.engine.job import Job
     from wpriv.training.engine.update_rules import UpdateRule
 
@@ -148,7 +148,7 @@ TASK = TaskSpec(
     options=Options,
     # variance: of the generated numbers, averaged over the numbers of a record; the last three are means over the
     # transport plans of an epoch
-    results=("loss", *_quality.SCORES, "variance", "marginal_error", "iterations", "unconverged"),
+    results=("loss", *_generation.SCORES, "variance", "marginal_error", "iterations", "unconverged"),
     build_job=build_job,
     validate=validate,
     warnings=warnings,

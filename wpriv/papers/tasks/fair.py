@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,7 +12,7 @@ from wpriv.config.field_types import Count, Field, Number, Share
 from wpriv.config.train_schema import Train
 from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean
-from wpriv.papers.penalty.penalty import Penalty, penalised_release
+from wpriv.papers.penalty.penalty import penalised_release
 from wpriv.papers.tasks import _fairness, _sliced
 from wpriv.training import models
 from wpriv.training.engine import release_spec
@@ -86,7 +86,7 @@ def sizes(recipe: Train, data: Any) -> dict[str, int]:
 def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
     """Return the release of a step: the penalised gradient over fixed numbers of records of each group."""
     options, counts = Options.model_validate(recipe.options), _sliced.group_counts(sizes)
-    penalty = _penalty(recipe, options, counts)
+    penalty = _sliced.group_penalty(recipe, options, counts)
     words = {"unit": UNIT[options.notion], "not_covered": (GROUPS,)}
     return penalised_release(recipe, penalty, _sliced.as_pairs(counts), **words)
 
@@ -111,7 +111,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     targets, test_targets = (torch.tensor(y, device=device) for y in _targets(options, data))
     width = targets.shape[1]
     model = models.build(recipe.model, inputs.shape[1:], width).to(device)
-    penalty = _penalty(recipe, options, [len(indices) for indices in groups.values()])
+    penalty = _sliced.group_penalty(recipe, options, [len(indices) for indices in groups.values()])
     loss, scores = _loss_and_scores(classifies)
 
     def fetch(indices: Any) -> tuple[Tensor, Tensor]:
@@ -158,10 +158,6 @@ def _loss_and_scores(classifies: bool) -> tuple[Callable[[Tensor, Tensor], Tenso
         return (outputs.sigmoid() - targets).square().sum(dim=1)
 
     return loss, lambda outputs: outputs.sigmoid() - (0.0 if classifies else MIDDLE)
-
-
-def _penalty(recipe: Train, options: Options, counts: Sequence[int]) -> Penalty:
-    return _sliced.penalty(recipe, options, options.alpha, _sliced.batch_sizes(recipe, counts))
 
 
 def _to_unit_ranges(x: Any, columns: tuple[str, ...], options: Options) -> Any:

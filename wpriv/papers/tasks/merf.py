@@ -116,11 +116,9 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
             saved.embedded.fill_(1)
         mean_loss = torch.zeros((), device=device)
         for _ in range(options.moves):
-            optimizer.zero_grad()
             images = generator(generator.inputs(labels))
             loss = (embed(images, labels) / len(labels) - saved.released).square().sum()
-            loss.backward()
-            optimizer.step()
+            _generation.descend(loss, optimizer)
             mean_loss += loss.detach() / options.moves
         return torch.stack([mean_loss.new_tensor(len(x)), mean_loss * len(x), mean_loss.new_tensor(math.nan)])
 

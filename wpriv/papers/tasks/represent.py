@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from wpriv.config.field_types import Count, Field, Share
 from wpriv.config.train_schema import Train
 from wpriv.errors import UsageError
-from wpriv.papers.penalty.penalty import Penalty, penalised_release
+from wpriv.papers.penalty.penalty import penalised_release
 from wpriv.papers.tasks import _fairness, _sliced
 from wpriv.training.data import scaled
 from wpriv.training.engine import release_spec
@@ -46,7 +46,8 @@ def sizes(recipe: Train, data: Any) -> dict[str, int]:
 def release(recipe: Train, sizes: Mapping[str, int]) -> release_spec.ReleaseSpec:
     """Return the release of a step: the penalised gradient over fixed numbers of records of both groups."""
     counts = _sliced.group_counts(sizes)
-    return penalised_release(recipe, _penalty(recipe, counts), _sliced.as_pairs(counts), unit=UNIT)
+    penalty = _sliced.group_penalty(recipe, Options.model_validate(recipe.options), counts)
+    return penalised_release(recipe, penalty, _sliced.as_pairs(counts), unit=UNIT)
 
 
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:
@@ -59,7 +60,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     groups, test_groups = _fairness.groups(data), _fairness.groups(data, "test")
     inputs, tests = (torch.tensor(scaled(x), device=device) for x in (data.x_train, data.x_test))
     model = _sliced.build_autoencoder(recipe, tuple(inputs.shape[1:])).to(device)
-    penalty = _penalty(recipe, [len(indices) for indices in groups.values()])
+    penalty = _sliced.group_penalty(recipe, options, [len(indices) for indices in groups.values()])
     numbers = inputs[0].numel()
     core = numbers if options.core is None else options.core
     if core > numbers:
@@ -99,11 +100,6 @@ def _probe_codes(codes: Any, groups: Any, labels: Any) -> dict[str, float]:
     measures = _fairness.decision_measures(_fairness.predict(codes, labels), groups[predicted], labels[predicted])
     correct = _fairness.predict(codes, groups) == (groups[predicted] == 1)
     return {name: measures[name] for name in FAIRNESS if name in measures} | {"group_accuracy": float(correct.mean())}
-
-
-def _penalty(recipe: Train, counts: Sequence[int]) -> Penalty:
-    options = Options.model_validate(recipe.options)
-    return _sliced.penalty(recipe, options, options.alpha, _sliced.batch_sizes(recipe, counts))
 
 
 TASK = TaskSpec(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from wpriv.config.train_schema import Train
 from wpriv.errors import UsageError
-from wpriv.papers.mechanisms.projection import Projection
+from wpriv.papers.mechanisms.projection import at_multiplier
 from wpriv.papers.tasks import _generation
 from wpriv.papers.tasks._swd_generate_options import SENSITIVITY, Options
 from wpriv.training.engine.release_spec import ONE_RECORD, ReleaseSpec, sampling_of
@@ -84,7 +84,7 @@ def release(recipe: Train, sizes: Mapping[str, int]) -> ReleaseSpec:
     elif options.labels == "none":
         unit = "one training record, of which the label is not used"
     return ReleaseSpec(
-        partial(_projection, options.row, options.directions),
+        partial(at_multiplier, options.row, options.directions, SENSITIVITY),
         sampling,
         batch,
         "replace-one",
@@ -100,10 +100,6 @@ def release(recipe: Train, sizes: Mapping[str, int]) -> ReleaseSpec:
             "it",
         ),
     )
-
-
-def _projection(row: int, directions: int, multiplier: float) -> Projection:
-    return Projection(row, directions, multiplier * SENSITIVITY, SENSITIVITY)
 
 
 def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str) -> Job:

@@ -18,7 +18,7 @@ from wpriv.config.field_types import Count, Field, PluginRef, Positive, StrictMo
 from wpriv.config.train_schema import Train
 from wpriv.core import registry
 from wpriv.errors import UsageError
-from wpriv.papers.tasks import _generation, _quality
+from wpriv.papers.tasks import _generation
 from wpriv.training.data import scaled
 from wpriv.training.tasks import Fault, TaskSpec
 
@@ -66,7 +66,7 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
     import numpy as np
     import torch
 
-    from wpriv.papers.tasks import _learners, _wgan_critic
+    from wpriv.papers.tasks import _quality, _wavelets, _wgan_critic
     from wpriv.training.engine.job import Job
     from wpriv.training.engine.update_rules import UpdateRule
 
@@ -78,7 +78,11 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
             f"options: conditional needs labels of at least two classes; found {label_count} in {data.name}"
         )
     pixels = _pixels(data)
-    denoised, distances = _denoise(pixels, data) if options.wavelet and data.noise is not None else (pixels, {})
+    denoised, distances = pixels, {}
+    if options.wavelet and data.noise is not None:
+        wavelets = _wavelets.choose_wavelets(scaled(data.x_test), data.noise)
+        denoised = wavelets(pixels)
+        distances = {"noisy_distance": wavelets.before, "wavelet_distance": wavelets.after}
     records, labels = torch.from_numpy(denoised).to(device), torch.tensor(data.y_train, device=device)
     networks = _wgan_critic.build_networks(recipe.model, options.critic, data.shape, classes, options.penalty)
     networks = networks.to(device)
@@ -109,8 +113,8 @@ def build_job(recipe: Train, data: Any, device: torch.device, *, adjacency: str)
             valid = _quality.to_valid_samples(samples, data.shape)
             results["w2"] = _quality.w2(valid, torch.from_numpy(scaled(data.x_test)))
         if classes and len(data.x_test):
-            learner = _learners.logistic(samples, sample_labels, classes)
-            results["logistic"] = _learners.accuracy(learner, *_quality.test_tensors(data))
+            learner = _quality.logistic(samples, sample_labels, classes)
+            results["logistic"] = _quality.accuracy(learner, *_quality.test_tensors(data))
         return results
 
     def save_artifacts(folder: Path) -> None:
@@ -132,14 +136,6 @@ def warnings(rows: Sequence[dict[str, Any]]) -> list[str]:
         "this baseline is better than it could be in practice, as in the paper, and the guarantee of the reports does "
         "not cover that choice"
     ]
-
-
-def _denoise(pixels: Any, data: Any) -> tuple[Any, dict[str, float]]:
-    """The records denoised by wavelets, and the distances of test records before and after, by the names of metrics."""
-    from wpriv.papers.tasks import _wavelets
-
-    wavelets = _wavelets.choose_wavelets(scaled(data.x_test), data.noise)
-    return wavelets(pixels), {"noisy_distance": wavelets.before, "wavelet_distance": wavelets.after}
 
 
 def _pixels(data: Any) -> Any:
@@ -165,7 +161,7 @@ def _figure_arrays(samples: Any, clear: Any, inputs: dict[str, Any]) -> dict[str
 TASK = TaskSpec(
     options=Options,
     # loss: the critic's, an estimate of -W_1; logistic: accuracy of a classifier fitted to conditional samples
-    results=("loss", *_quality.SCORES, "logistic", "noisy_distance", "wavelet_distance"),
+    results=("loss", *_generation.SCORES, "logistic", "noisy_distance", "wavelet_distance"),
     build_job=build_job,
     validate=validate,
     warnings=warnings,
