@@ -23,9 +23,9 @@ from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean
 from wpriv.training.clipping import record_loss
 from wpriv.training.clipping.choose_method import METHODS, method_for
-from wpriv.training.clipping.copies import Copies
 from wpriv.training.clipping.exact_sums import ExactSum, sum_of_gradients
 from wpriv.training.clipping.example_gradients import Groups, Loss, Scaling, Summed, bound, total
+from wpriv.training.clipping.layer_rules import Copies
 from wpriv.training.clipping.model_settings import only_counted
 from wpriv.training.clipping.probe_model import check_modules
 from wpriv.training.clipping.record_trees import Records, records_of

@@ -26,7 +26,6 @@ from torch.utils.checkpoint import CheckpointError
 
 from wpriv.errors import Unsupported
 from wpriv.training.clipping import model_state
-from wpriv.training.clipping.copies import count_of, shares_of_sums
 from wpriv.training.clipping.example_gradients import (
     Groups,
     Loss,
@@ -39,7 +38,7 @@ from wpriv.training.clipping.example_gradients import (
     squares_of,
     together,
 )
-from wpriv.training.clipping.layer_rules import MIN_DIMENSIONS, RULES, rule_of
+from wpriv.training.clipping.layer_rules import MIN_DIMENSIONS, RULES, count_of, rule_of, shares_of_sums
 from wpriv.training.clipping.model_state import named
 from wpriv.training.clipping.parameter_uses import Differentiate, Uses, one_by_one
 from wpriv.training.clipping.record_trees import Records, arguments, called

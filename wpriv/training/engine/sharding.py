@@ -28,8 +28,8 @@ from wpriv.errors import Unsupported, UsageError
 from wpriv.files import checkpoint, durable_writes
 from wpriv.training.clipping import clip, ghost
 from wpriv.training.clipping.example_gradients import Automatic, Scaling, Share, bound, clip_factors, losses_of, total
+from wpriv.training.clipping.model_pass import draws
 from wpriv.training.clipping.record_trees import Records
-from wpriv.training.clipping.records_alone import draws
 from wpriv.training.engine import batch_gradient, distributed
 from wpriv.training.engine.batch_gradient import Batches, BatchGradient
 from wpriv.training.engine.job import Job
@@ -208,7 +208,7 @@ def _add_clipped(
     batches: Batches, inputs: Records, targets: Records, norm: Scaling, parts: list[Tensor], *, counted: bool
 ) -> tuple[Tensor, Tensor]:
     """Add one pass's clipped sum over all processes, a parameter at a time; return losses and norms here."""
-    restore = draws(inputs.device)
+    restore = draws([inputs.device])
     losses, shares, squares = _shares(batches, inputs, targets)
     faulty = ~total(squares).isfinite()
     # every pass gathers the weights from all processes, and so they repeat it together
