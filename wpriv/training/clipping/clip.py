@@ -116,10 +116,9 @@ def clipped_sum(
     sensitivity = longest if adjacency == "add-remove" else 2 * longest
     trainable = [p for p in model.parameters() if p.requires_grad]
     if len(inputs) == 0:
+        empty = trainable[0].new_zeros(0)
         if exact:
-            empty = trainable[0].new_zeros(0)
             return Clipped(ExactSum(trainable, whole).bounded(adjacency), empty, empty)
-        empty = torch.zeros(0, dtype=trainable[0].dtype, device=trainable[0].device)
         return Clipped(Bounded([torch.zeros_like(p) for p in trainable], sensitivity, adjacency), empty, empty)
 
     choice = method_for(model, loss, inputs, targets, candidates=candidates)

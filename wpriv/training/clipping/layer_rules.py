@@ -47,7 +47,8 @@ def batch_norm(layer: _NormBase, h: Tensor, delta: Tensor) -> dict[str, Share]:
 
 def last_dimensions_norm(layer: nn.LayerNorm | nn.RMSNorm, h: Tensor, delta: Tensor) -> dict[str, Share]:
     """Layer normalisation, or by the root mean square, with positions before the normalised dimensions."""
-    shape, norm = tuple(layer.normalized_shape), F.rms_norm if isinstance(layer, nn.RMSNorm) else F.layer_norm
+    shape = tuple(layer.normalized_shape)
+    norm: Callable[..., Tensor] = F.rms_norm if isinstance(layer, nn.RMSNorm) else F.layer_norm
     return _scaled(
         layer,
         delta,

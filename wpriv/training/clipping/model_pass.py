@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from wpriv.errors import Unsupported, UsageError
 from wpriv.training.clipping import model_state
-from wpriv.training.clipping.example_gradients import Loss, losses_of
+from wpriv.training.clipping.example_gradients import Loss, gradients_of, losses_of
 from wpriv.training.clipping.layer_rules import count_of
 from wpriv.training.clipping.record_trees import Records, called, records_of
 
@@ -51,7 +51,7 @@ def repeated(model: nn.Module, seed: int = SEED) -> Iterator[Draws]:
 @contextlib.contextmanager
 def repeated_draws(seed: int) -> Iterator[None]:
     """Begin the block with the random numbers of a seed, and restore the global generators behind it."""
-    restore = draws([torch.device("cuda", place) for place in range(torch.cuda.device_count() if _on_cuda() else 0)])
+    restore = draws(*(torch.device("cuda", place) for place in range(torch.cuda.device_count() if _on_cuda() else 0)))
     try:
         Draws(seed).begin()
         yield
@@ -59,7 +59,7 @@ def repeated_draws(seed: int) -> Iterator[None]:
         restore()
 
 
-def draws(devices: Iterable[torch.device]) -> Callable[[], None]:
+def draws(*devices: torch.device) -> Callable[[], None]:
     """Return a function that restores the present state of the global generators, on GPUs those of some devices."""
     python, numpy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
     cuda = [(device, torch.cuda.get_rng_state(device)) for device in devices if device.type == "cuda"]
@@ -307,7 +307,7 @@ def run_pass(probed: Probed, inputs: Records, targets: Records | None, weights: 
     columns = torch.linspace(1.0, 1.5, readout.shape[1], device=readout.device, dtype=readout.dtype)
     objective = (readout * columns).sum(dim=1) @ rows.to(readout.dtype)
     try:
-        gradient = torch.autograd.grad(objective, trained, allow_unused=True, materialize_grads=True)
+        gradient = gradients_of(objective, trained)
     except RuntimeError as error:
         reason = str(error).strip().partition("\n")[0]
         if "use_reentrant" in reason:
@@ -320,8 +320,7 @@ def run_pass(probed: Probed, inputs: Records, targets: Records | None, weights: 
             f"the gradient of the weights cannot be computed ({reason}). Compute everything that depends on the "
             f"weights in each pass"
         ) from error
-    dense = [part.to_dense() if part.is_sparse else part for part in gradient]
-    return replace(forward, readout=readout.detach(), gradient=dense)
+    return replace(forward, readout=readout.detach(), gradient=gradient)
 
 
 def trained_parameters(model: nn.Module) -> list[tuple[str, nn.Parameter]]:

@@ -43,7 +43,7 @@ def finite_sum(run: Run, inputs: Records, targets: Records, weights: Tensor | No
     The squared norms that are returned are infinite for the others. Synchronises with the device once, unless there are
     such records.
     """
-    begin = draws([inputs.device])
+    begin = draws(inputs.device)
     summed = run(inputs, targets, weights)
     faulty = ~total(summed.squares).isfinite()
     if not bool(faulty.any()):
@@ -200,7 +200,6 @@ def _same_draws(
 
 
 def _chosen(lengths: Tensor, generator: torch.Generator) -> Tensor:
-    """Return the places of the records that are compared."""
     few = torch.randperm(len(lengths), generator=generator)[:RANDOM]
     ends = torch.stack([lengths.argmin(), lengths.argmax()]).cpu()
     places = sorted({int(place) for place in torch.cat([few, ends])})
