@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -192,10 +192,10 @@ class Windows:
         """Return the gradient of the kernel, summed over the batch with factors [B]."""
         if self.on_cpu() and full_convolutions():
             delta = self.delta * factors.view(-1, *[1] * (self.delta.dim() - 1))
-            g, gradient = self.geometry, conv2d_weight if self.h.dim() == 4 else conv3d_weight
+            g = self.geometry
+            gradient: Callable[..., Tensor] = conv2d_weight if self.h.dim() == 4 else conv3d_weight
             shape, delta = (g.outputs, self.inputs, *g.kernel), delta.contiguous(memory_format=self.layout)
-            result: Tensor = gradient(self.h, shape, delta, g.stride, g.padding, g.dilation, g.groups)
-            return result
+            return gradient(self.h, shape, delta, g.stride, g.padding, g.dilation, g.groups)
         blocks = len(self._offsets())
         total = self.h.new_zeros(self.groups, blocks, self.channels, self.size // blocks)
         for chunk, windows, delta in self.chunks():
