@@ -12,8 +12,8 @@ from tests import nightly
 from tests.training.engine.models import CLASSES, EXAMPLES, MODELS, cross_entropy
 from wpriv.errors import Unsupported, UsageError
 from wpriv.training.clipping.clip import choose, clipped_sum
-from wpriv.training.clipping.copies import Copies, mean_loss
 from wpriv.training.clipping.example_gradients import Automatic, Scaling
+from wpriv.training.clipping.layer_rules import Copies, mean_loss
 
 COPIES = 3
 QUICK = ("linear", "conv, padding", "residual")

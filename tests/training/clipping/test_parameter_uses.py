@@ -16,8 +16,8 @@ from tests.training.clipping.literal import require_literal
 from wpriv.errors import Unsupported
 from wpriv.training.clipping import choose_method
 from wpriv.training.clipping.clip import choose, clipped_sum
-from wpriv.training.clipping.copies import Copies, mean_loss
 from wpriv.training.clipping.ghost import ghost
+from wpriv.training.clipping.layer_rules import Copies, mean_loss
 
 CLASSES, RECORDS = 3, 6
 

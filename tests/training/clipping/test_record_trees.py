@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from tests import nightly
 from wpriv.errors import Unsupported, UsageError
 from wpriv.training.clipping.clip import clipped_sum
-from wpriv.training.clipping.copies import Copies, mean_loss, person_loss
+from wpriv.training.clipping.layer_rules import Copies, mean_loss, person_loss
 from wpriv.training.clipping.record_trees import called, records_of
 
 B, T, WORDS = 9, 6, 13

@@ -23,9 +23,9 @@ from wpriv.papers.penalty.penalty import Penalty
 from wpriv.training.clipping import choose_method
 from wpriv.training.clipping.example_gradients import Loss, clip_factors, losses_of, squares_of
 from wpriv.training.clipping.ghost import Call, forward
-from wpriv.training.clipping.model_pass import Probed
+from wpriv.training.clipping.model_pass import Probed, draws
 from wpriv.training.clipping.probe_model import check_modules
-from wpriv.training.clipping.records_alone import draws, require_alone
+from wpriv.training.clipping.records_alone import require_alone
 from wpriv.training.noise.release import Bounded
 from wpriv.transport import line
 

@@ -23,9 +23,9 @@ from wpriv.errors import UsageError
 from wpriv.hints import did_you_mean
 from wpriv.training.clipping import record_loss
 from wpriv.training.clipping.choose_method import METHODS, method_for
-from wpriv.training.clipping.copies import Copies
 from wpriv.training.clipping.exact_sums import ExactSum, sum_of_gradients
 from wpriv.training.clipping.example_gradients import Groups, Loss, Scaling, Summed, bound, total
+from wpriv.training.clipping.layer_rules import Copies
 from wpriv.training.clipping.model_settings import only_counted
 from wpriv.training.clipping.probe_model import check_modules
 from wpriv.training.clipping.record_trees import Records, records_of
@@ -116,10 +116,9 @@ def clipped_sum(
     sensitivity = longest if adjacency == "add-remove" else 2 * longest
     trainable = [p for p in model.parameters() if p.requires_grad]
     if len(inputs) == 0:
+        empty = trainable[0].new_zeros(0)
         if exact:
-            empty = trainable[0].new_zeros(0)
             return Clipped(ExactSum(trainable, whole).bounded(adjacency), empty, empty)
-        empty = torch.zeros(0, dtype=trainable[0].dtype, device=trainable[0].device)
         return Clipped(Bounded([torch.zeros_like(p) for p in trainable], sensitivity, adjacency), empty, empty)
 
     choice = method_for(model, loss, inputs, targets, candidates=candidates)

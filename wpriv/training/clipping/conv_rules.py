@@ -192,7 +192,10 @@ class Windows:
         """Return the gradient of the kernel, summed over the batch with factors [B]."""
         if self.on_cpu() and full_convolutions():
             delta = self.delta * factors.view(-1, *[1] * (self.delta.dim() - 1))
-            return self._summed(self.h, delta.contiguous(memory_format=self.layout))
+            g = self.geometry
+            gradient: Callable[..., Tensor] = conv2d_weight if self.h.dim() == 4 else conv3d_weight
+            shape, delta = (g.outputs, self.inputs, *g.kernel), delta.contiguous(memory_format=self.layout)
+            return gradient(self.h, shape, delta, g.stride, g.padding, g.dilation, g.groups)
         blocks = len(self._offsets())
         total = self.h.new_zeros(self.groups, blocks, self.channels, self.size // blocks)
         for chunk, windows, delta in self.chunks():
@@ -207,12 +210,6 @@ class Windows:
     def on_cpu(self) -> bool:
         """Return whether to use torch's gradient of a convolution: on a GPU it computes in TF32 by default."""
         return self.h.device.type == "cpu"
-
-    def _summed(self, h: Tensor, delta: Tensor) -> Tensor:
-        g = self.geometry
-        gradient: Callable[..., Tensor] = conv2d_weight if h.dim() == 4 else conv3d_weight
-        shape = (g.outputs, self.inputs, *g.kernel)
-        return gradient(h, shape, delta, g.stride, g.padding, g.dilation, g.groups)
 
     def _padded(self, lines: int = 0) -> Tensor:
         """Return the input with its padding, extended by zeros to so many lines in the first spatial dimension."""

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from wpriv.errors import UsageError
 from wpriv.training.clipping import example_gradients
-from wpriv.training.clipping.example_gradients import Loss, Scaling, losses_of
+from wpriv.training.clipping.example_gradients import Loss, Scaling, gradients_of, losses_of
 from wpriv.training.clipping.record_trees import Records, called
 from wpriv.training.noise.release import Bounded
 
@@ -89,10 +89,9 @@ def sum_of_gradients(
             # copies, which are aligned as all tensors are: kernels may depend on a record's place in a batch
             single_input, target = inputs[place : place + 1].clone(), targets[place : place + 1].clone()
             record_loss = losses_of(called(model, single_input), target, loss)
-            grads = torch.autograd.grad(record_loss.sum(), trainable, allow_unused=True, materialize_grads=True)
+            grads = gradients_of(record_loss, trainable)
             included = weights is None or bool(weights[place] != 0)
-            dense = [grad.to_dense() if grad.is_sparse else grad for grad in grads]
-            lengths.append(total.add(dense) if included else total.flat.new_zeros(()))
+            lengths.append(total.add(grads) if included else total.flat.new_zeros(()))
             losses.append(record_loss.detach())
     return total, torch.stack(lengths), torch.cat(losses)
 

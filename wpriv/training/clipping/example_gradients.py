@@ -99,6 +99,12 @@ def losses_of(outputs: Any, targets: Records, loss: Loss) -> Tensor:
     return losses
 
 
+def gradients_of(losses: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
+    """Return the dense gradients of the sum of some losses, zeros for weights without influence."""
+    grads = torch.autograd.grad(losses.sum(), weights, allow_unused=True, materialize_grads=True)
+    return [grad.to_dense() if grad.is_sparse else grad for grad in grads]
+
+
 def total(squares: dict[str, Tensor]) -> Tensor:
     """Return the squared norms [B] over all parameters."""
     return torch.stack(list(squares.values())).sum(dim=0)

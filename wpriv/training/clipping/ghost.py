@@ -26,7 +26,6 @@ from torch.utils.checkpoint import CheckpointError
 
 from wpriv.errors import Unsupported
 from wpriv.training.clipping import model_state
-from wpriv.training.clipping.copies import count_of, shares_of_sums
 from wpriv.training.clipping.example_gradients import (
     Groups,
     Loss,
@@ -35,11 +34,12 @@ from wpriv.training.clipping.example_gradients import (
     Share,
     Summed,
     factors_by_name,
+    gradients_of,
     losses_of,
     squares_of,
     together,
 )
-from wpriv.training.clipping.layer_rules import MIN_DIMENSIONS, RULES, rule_of
+from wpriv.training.clipping.layer_rules import MIN_DIMENSIONS, RULES, count_of, rule_of, shares_of_sums
 from wpriv.training.clipping.model_state import named
 from wpriv.training.clipping.parameter_uses import Differentiate, Uses, one_by_one
 from wpriv.training.clipping.record_trees import Records, arguments, called
@@ -345,22 +345,15 @@ def loop(
     for at in range(len(inputs)):
         near = slice(at, at + 1)
         losses = losses_of(called(model, inputs[near]), targets[near], loss)
-        grads = torch.autograd.grad(losses.sum(), list(trainable.values()), allow_unused=True, materialize_grads=True)
-        dense = [grad.to_dense() if grad.is_sparse else grad for grad in grads]
-        squares = {name: squares_of(grad.reshape(1, -1)) for name, grad in zip(trainable, dense, strict=True)}
+        grads = dict(zip(trainable, gradients_of(losses, list(trainable.values())), strict=True))
+        squares = {name: squares_of(grad.reshape(1, -1)) for name, grad in grads.items()}
         factors = factors_by_name(squares, norm, None if weights is None else weights[near])
-        pieces.append(
-            Summed(
-                [grad * factors[name].squeeze(0) for name, grad in zip(trainable, dense, strict=True)],
-                squares,
-                losses.detach(),
-            )
-        )
+        parts = [grad * factors[name].squeeze(0) for name, grad in grads.items()]
+        pieces.append(Summed(parts, squares, losses.detach()))
     return _joined(pieces)
 
 
 def _joined(pieces: list[Summed]) -> Summed:
-    """Return the sum over all pieces, with their norms and losses concatenated."""
     if len(pieces) == 1:
         return pieces[0]
     parts = [torch.stack(same).sum(dim=0) for same in zip(*(piece.parts for piece in pieces), strict=True)]

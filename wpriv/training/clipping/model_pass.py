@@ -16,8 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from wpriv.errors import Unsupported, UsageError
 from wpriv.training.clipping import model_state
-from wpriv.training.clipping.copies import count_of
-from wpriv.training.clipping.example_gradients import Loss, losses_of
+from wpriv.training.clipping.example_gradients import Loss, gradients_of, losses_of
+from wpriv.training.clipping.layer_rules import count_of
 from wpriv.training.clipping.record_trees import Records, called, records_of
 
 SEED = 20_011
@@ -51,21 +51,37 @@ def repeated(model: nn.Module, seed: int = SEED) -> Iterator[Draws]:
 @contextlib.contextmanager
 def repeated_draws(seed: int) -> Iterator[None]:
     """Begin the block with the random numbers of a seed, and restore the global generators behind it."""
-    python, numpy = random.getstate(), np.random.get_state()
+    restore = draws(*(torch.device("cuda", place) for place in range(torch.cuda.device_count() if _on_cuda() else 0)))
     try:
-        devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
-        with torch.random.fork_rng(devices=devices):
-            Draws(seed).begin()
-            yield
+        Draws(seed).begin()
+        yield
     finally:
+        restore()
+
+
+def draws(*devices: torch.device) -> Callable[[], None]:
+    """Return a function that restores the present state of the global generators, on GPUs those of some devices."""
+    python, numpy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    cuda = [(device, torch.cuda.get_rng_state(device)) for device in devices if device.type == "cuda"]
+
+    def restore() -> None:
         random.setstate(python)
         np.random.set_state(numpy)
+        torch.set_rng_state(cpu)
+        for device, state in cuda:
+            torch.cuda.set_rng_state(state, device)
+
+    return restore
+
+
+def _on_cuda() -> bool:
+    return torch.cuda.is_initialized()  # type: ignore[no-any-return, no-untyped-call]
 
 
 def generator_states() -> tuple[bytes, ...]:
     """Return the states of the global generators, which differ after a draw."""
     states = [torch.default_generator.get_state()]
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    if _on_cuda():
         states += torch.cuda.get_rng_state_all()
     _, keys, position, *_ = np.random.get_state()
     others = f"{random.getstate()} {position}".encode() + np.asarray(keys).tobytes()
@@ -75,7 +91,7 @@ def generator_states() -> tuple[bytes, ...]:
 def _seed_torch(number: int) -> None:
     """Seed the devices in use: torch.manual_seed would also seed idle ones, which would not be restored."""
     torch.default_generator.manual_seed(number)
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    if _on_cuda():
         torch.cuda.manual_seed_all(number)
 
 
@@ -291,7 +307,7 @@ def run_pass(probed: Probed, inputs: Records, targets: Records | None, weights: 
     columns = torch.linspace(1.0, 1.5, readout.shape[1], device=readout.device, dtype=readout.dtype)
     objective = (readout * columns).sum(dim=1) @ rows.to(readout.dtype)
     try:
-        gradient = torch.autograd.grad(objective, trained, allow_unused=True, materialize_grads=True)
+        gradient = gradients_of(objective, trained)
     except RuntimeError as error:
         reason = str(error).strip().partition("\n")[0]
         if "use_reentrant" in reason:
@@ -304,8 +320,7 @@ def run_pass(probed: Probed, inputs: Records, targets: Records | None, weights: 
             f"the gradient of the weights cannot be computed ({reason}). Compute everything that depends on the "
             f"weights in each pass"
         ) from error
-    dense = [part.to_dense() if part.is_sparse else part for part in gradient]
-    return replace(forward, readout=readout.detach(), gradient=dense)
+    return replace(forward, readout=readout.detach(), gradient=gradient)
 
 
 def trained_parameters(model: nn.Module) -> list[tuple[str, nn.Parameter]]:

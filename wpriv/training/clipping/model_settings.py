@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from wpriv.errors import Unsupported
-from wpriv.training.clipping.model_state import DEPTH, INTERNAL, Values, changed
+from wpriv.training.clipping.model_state import DEPTH, INTERNAL, Values, attribute_name, changed, python_attributes
 
 LIBRARIES = ("wpriv", "torch", "numpy")
 
@@ -121,10 +121,7 @@ def settings(model: nn.Module, *functions: object, deep: bool = True, positions:
 
 def _roots(model: nn.Module, functions: Iterable[object], deep: bool) -> Iterator[tuple[str, object]]:
     """Yield what the modules, their classes and functions hold, with names."""
-    for name, module in model.named_modules():
-        for key, value in vars(module).items():
-            if key not in INTERNAL:
-                yield f"the attribute {f'{name}.{key}' if name else key!r}", value
+    yield from ((attribute_name(name, key), value) for name, _, key, value in python_attributes(model))
     if not deep:
         return
     for kind in {kind: None for module in model.modules() for kind in type(module).__mro__}:

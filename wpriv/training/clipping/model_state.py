@@ -111,13 +111,24 @@ def buffers(model: nn.Module) -> Values:
     return {name: value.detach().clone() for name, value in values.items()}
 
 
-def attributes(model: nn.Module) -> Values:
-    """Return copies of the tensors and arrays in Python attributes of the modules, by name."""
-    values: Values = {}
+def python_attributes(model: nn.Module) -> Iterator[tuple[str, nn.Module, str, object]]:
+    """Yield the Python attributes of the modules: the module's name, the module, the attribute's name and value."""
     for name, module in model.named_modules():
         for key, value in vars(module).items():
             if key not in INTERNAL:
-                values |= _tensors(value, f"the attribute {f'{name}.{key}' if name else key!r}")
+                yield name, module, key, value
+
+
+def attribute_name(name: str, key: str) -> str:
+    """Return the name of an attribute of a module in messages."""
+    return f"the attribute {f'{name}.{key}' if name else key!r}"
+
+
+def attributes(model: nn.Module) -> Values:
+    """Return copies of the tensors and arrays in Python attributes of the modules, by name."""
+    values: Values = {}
+    for name, _, key, value in python_attributes(model):
+        values |= _tensors(value, attribute_name(name, key))
     return {name: value.detach().clone() for name, value in values.items()}
 
 
@@ -133,13 +144,10 @@ def unregistered(model: nn.Module) -> dict[Tensor, str]:
     """Return the leaf tensors in Python attributes that require a gradient, with their names."""
     registered = set(model.parameters())
     names: dict[Tensor, str] = {}
-    for name, module in model.named_modules():
-        for key, value in vars(module).items():
-            if key in INTERNAL:
-                continue
-            for tensor in _tensors(value, "").values():
-                if tensor.requires_grad and tensor.is_leaf and tensor not in registered:
-                    names[tensor] = f"the attribute {key!r} of {named(name, module)}"
+    for name, module, key, value in python_attributes(model):
+        for tensor in _tensors(value, "").values():
+            if tensor.requires_grad and tensor.is_leaf and tensor not in registered:
+                names[tensor] = f"the attribute {key!r} of {named(name, module)}"
     return names
 
 

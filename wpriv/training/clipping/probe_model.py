@@ -306,16 +306,21 @@ def _refuse_resizing(probed: Probed, rows: Rows, larger: Sequence[Rows]) -> None
 def _refuse_companions(probed: Probed, batches: Sequence[Rows], ordinary: Records) -> None:
     """Refuse outputs and losses of the last records of a batch that change when all others are replaced."""
     for rows in batches:
-        size, count = len(rows.inputs), len(rows.inputs) - WATCHED
-        shared = Shared((size, size), count, size)
-        for others in variants(functools.partial(companions, count=count), ordinary, rows.inputs):
+        for others in _companions(rows, ordinary):
             with contextlib.suppress(*REJECTED):
-                _refuse_influence(probed, rows, rows.beside(others), shared)
+                _refuse_influence(probed, rows, others)
                 break
 
 
-def _refuse_influence(probed: Probed, rows: Rows, other: Rows, shared: Shared) -> None:
-    """Refuse outputs and losses of the records that two batches share and that differ."""
+def _companions(rows: Rows, ordinary: Records) -> list[Records]:
+    count = len(rows.inputs) - WATCHED
+    return variants(functools.partial(companions, count=count), ordinary, rows.inputs)
+
+
+def _refuse_influence(probed: Probed, rows: Rows, others: Records) -> None:
+    """Refuse outputs and losses of the last records that differ where others take the place of the first."""
+    size, other = len(rows.inputs), rows.beside(others)
+    shared = Shared((size, size), size - WATCHED, size)
     for traced in (False, True):  # the outputs of the modules, which name the place, only where the results differ
         with model_state.kept(probed.model):
             before = forward_pass(probed, *rows, traced=traced)
@@ -338,14 +343,11 @@ def _refuse_seeds(probed: Probed, rows: Rows, draws: Draws, seeds: int) -> None:
         forward_pass(probed, *rows)
     if generator_states() == states:
         return
-    size, count = len(rows.inputs), len(rows.inputs) - WATCHED
-    turns = variants(functools.partial(companions, count=count), rows.inputs, rows.inputs)[1]
-    other = rows.beside(mapped(turns, lambda leaf: leaf.flip(0)))
-    shared = Shared((size, size), count, size)
+    others = mapped(_companions(rows, rows.inputs)[1], lambda leaf: leaf.flip(0))
     for seed in range(seeds):
         draws.seed = seed
         with contextlib.suppress(*REJECTED):
-            _refuse_influence(probed, rows, other, shared)
+            _refuse_influence(probed, rows, others)
 
 
 def _work(probed: Probed, rows: Rows) -> int:

@@ -204,7 +204,6 @@ def _plain(given: Any, what: str) -> Any:
 
 
 def _rebuilt(value: Any, parts: Any) -> Tree:
-    """Return a tree of the structure of a value with other leaves."""
     following = iter(parts)
     return Tree(map_tree(value, lambda leaf: next(following)))
 

@@ -7,7 +7,7 @@ layer applies to each map.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -271,12 +271,11 @@ def cell(layer: nn.RNNCellBase, record: Record, x: Tensor, hx: Any = None) -> Te
     before, c = (zeros, zeros) if hx is None else hx if isinstance(hx, tuple) else (hx, hx)
     inputs = F.linear(x, layer.weight_ih, layer.bias_ih)
     h, c, scale = _kind(layer)(inputs, F.linear(before, layer.weight_hh, layer.bias_hh), before, c)
-    names = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"]
-    record(x, inputs, _recurrent_rule(layer, names, before.detach(), scale if isinstance(layer, nn.GRUCell) else None))
+    record(x, inputs, _recurrent_rule(layer, NAMES, before.detach(), scale if isinstance(layer, nn.GRUCell) else None))
     return (h, c) if isinstance(layer, nn.LSTMCell) else h
 
 
-def _recurrent_rule(layer: nn.Module, names: list[str], states: Tensor, scale: Tensor | None) -> Rule:
+def _recurrent_rule(layer: nn.Module, names: Sequence[str], states: Tensor, scale: Tensor | None) -> Rule:
     """Return the rule of both linear maps of a recurrent layer, of its inputs and of its ``states``.
 
     Both are added, so that the gradients at their outputs agree; in a GRU up to the factors ``scale``.

@@ -11,11 +11,9 @@ rounding error may be as large as a gradient where an activation has a kink or a
 from __future__ import annotations
 
 import contextlib
-import random
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -32,7 +30,7 @@ from wpriv.training.clipping.example_gradients import (
     total,
 )
 from wpriv.training.clipping.ghost import UNCLIPPED, loop
-from wpriv.training.clipping.model_pass import SameDraws, generator_states, repeated, sizes_of
+from wpriv.training.clipping.model_pass import SameDraws, draws, generator_states, repeated, sizes_of
 from wpriv.training.clipping.record_trees import Records, mapped
 
 # (inputs, targets, weights [B] of zeros and ones or None) -> clipped sum
@@ -75,21 +73,6 @@ def _without(
             continue
         faulty = faulty | further
     return run(inputs[:0], targets[:0], None)
-
-
-def draws(device: torch.device) -> Callable[[], None]:
-    """Return a function that restores the present state of all global random generators."""
-    python, numpy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
-
-    def restore() -> None:
-        random.setstate(python)
-        np.random.set_state(numpy)
-        torch.set_rng_state(cpu)
-        if cuda is not None:
-            torch.cuda.set_rng_state(cuda, device)
-
-    return restore
 
 
 # --- records of a batch against the same records alone ---
@@ -217,7 +200,6 @@ def _same_draws(
 
 
 def _chosen(lengths: Tensor, generator: torch.Generator) -> Tensor:
-    """Return the places of the records that are compared."""
     few = torch.randperm(len(lengths), generator=generator)[:RANDOM]
     ends = torch.stack([lengths.argmin(), lengths.argmax()]).cpu()
     places = sorted({int(place) for place in torch.cat([few, ends])})

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from wpriv.config.train_parts import Augment
 from wpriv.errors import UsageError
 from wpriv.training.clipping import model_pass, model_state
-from wpriv.training.clipping.copies import Copies, mean_loss, person_loss, split_copies
 from wpriv.training.clipping.example_gradients import Loss
+from wpriv.training.clipping.layer_rules import Copies, mean_loss, person_loss, split_copies
 from wpriv.training.clipping.record_trees import Records, called, mapped
 from wpriv.training.engine.batch_gradient import Batches, Fetch
 from wpriv.training.engine.sampler import Indices

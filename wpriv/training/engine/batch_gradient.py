@@ -202,16 +202,6 @@ def clip(parts: list[Tensor], norm: float) -> list[Tensor]:
     return [(part * factor).masked_fill(~length.isfinite(), 0.0) for part in parts]
 
 
-def single_distances(batches: Batches, indices: Indices, *, norm: Scaling | ByGroup, adjacency: str) -> Tensor:
-    """[pairs] distances of clipped sums that lack one or another record: those of the clipped gradients."""
-    rows = []
-    for place in indices:
-        inputs, targets = batches.fetch(np.array([place]))
-        clipped = clipped_sum(batches.model, batches.loss, inputs, targets, norm=norm, adjacency=adjacency)
-        rows.append(flat(clipped.total.parts))
-    return torch.pdist(torch.stack(rows))
-
-
 def left_out_distances(
     batches: Batches, indices: Indices, chosen: Indices, *, norm: float, mask: list[Tensor], mixing: bool
 ) -> Tensor:
@@ -321,8 +311,14 @@ def _left_out(batches: Batches, private: Privacy, indices: Indices, mask: list[T
 
 
 def _singles(batches: Batches, private: Privacy, adjacency: str, indices: Indices, mask: list[Tensor]) -> Tensor:
-    chosen = indices[_evenly_spaced(len(indices), private.pairs)]
-    return single_distances(batches, chosen, norm=clipping_of(private), adjacency=adjacency)
+    """[pairs] distances of clipped sums that lack one or another record: those of the clipped gradients."""
+    rows = []
+    for place in indices[_evenly_spaced(len(indices), private.pairs)]:
+        inputs, targets = batches.fetch(np.array([place]))
+        norm = clipping_of(private)
+        clipped = clipped_sum(batches.model, batches.loss, inputs, targets, norm=norm, adjacency=adjacency)
+        rows.append(flat(clipped.total.parts))
+    return torch.pdist(torch.stack(rows))
 
 
 def _evenly_spaced(size: int, count: int) -> Indices:

@@ -90,7 +90,6 @@ class Canaries:
     def _wrapped(
         self, aggregate: Callable[[Indices], BatchGradient], model: nn.Module
     ) -> Callable[[Indices], BatchGradient]:
-        """Return the aggregation of records and canaries."""
         batches = batch_gradient.Batches(
             Coordinates(model, _length(self.norm)), lambda outputs, signs: outputs * signs, self._fetch, len(self.coins)
         )
@@ -114,7 +113,6 @@ class Canaries:
         return both
 
     def _fetch(self, canaries: Indices) -> tuple[Tensor, Tensor]:
-        """Return the coordinates and the signs of some canaries."""
         assert self._places is not None
         signs = torch.from_numpy(np.where(self.coins[canaries], 1.0, self.absent))
         rows = torch.from_numpy(canaries).to(self._places.device)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Callable
 from typing import TypeVar
 
 import torch
@@ -79,11 +80,17 @@ def broadcast_weights(model: nn.Module) -> None:
 
 def broadcast_tensors(parts: list[Tensor]) -> list[Tensor]:
     """Return the tensors of the main process; those of the others must have the same shapes and precision."""
+    return _exchanged(parts, lambda part: dist.broadcast(part, src=0))
+
+
+def _exchanged(parts: list[Tensor], exchange: Callable[[Tensor], object]) -> list[Tensor]:
+    """Return tensors after an exchange with all processes, by their places in memory: all need one layout."""
     if size() == 1:
         return parts
-    parts = [part.contiguous() for part in parts]  # the broadcast copies bytes: all processes need one layout
+    # a gradient of a kernel has another layout than one of no record
+    parts = [part.contiguous() for part in parts]
     for part in parts:
-        dist.broadcast(part, src=0)
+        exchange(part)
     return parts
 
 
@@ -94,13 +101,7 @@ def own_share(indices: Indices) -> Indices:
 
 def all_reduce_sum(parts: list[Tensor]) -> list[Tensor]:
     """Return the sums over all processes, with the same bits in each."""
-    if size() == 1:
-        return parts
-    # numbers are added by their places in memory: a gradient of a kernel has another layout than one of no record
-    parts = [part.contiguous() for part in parts]
-    for part in parts:
-        dist.all_reduce(part)
-    return parts
+    return _exchanged(parts, dist.all_reduce)
 
 
 def anywhere(flag: bool) -> bool:
@@ -134,5 +135,4 @@ def separate_draws() -> None:
 
 
 def _device() -> str:
-    """Return the device of tensors that processes exchange."""
     return "cuda" if dist.get_backend() == "nccl" else "cpu"

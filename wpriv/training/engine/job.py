@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -202,10 +202,6 @@ class Job:
     frozen: tuple[nn.Module, ...] = ()
     remarks: tuple[str, ...] = ()
     tests: int = 0
-
-    def evaluating(self) -> AbstractContextManager[None]:
-        """Put the model into evaluation mode, and every layer back into its own at the end."""
-        return evaluating(self.model)
 
 
 @contextmanager

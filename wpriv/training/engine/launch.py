@@ -14,7 +14,7 @@ from wpriv.errors import MissingResource, Unsupported, UsageError
 from wpriv.randomness import Seeds, training_seeds
 from wpriv.training.data import Data
 from wpriv.training.engine import distributed, loop, sharding
-from wpriv.training.engine.job import Job, Schedule
+from wpriv.training.engine.job import Job, Schedule, evaluating
 from wpriv.training.engine.loop import Engine
 from wpriv.training.engine.saved_weights import inherit
 from wpriv.training.noise import library
@@ -72,7 +72,7 @@ def prepare(
     if recipe.shard_weights:
         job = sharding.divided(job, recipe)
     if schedule.looks is not None:
-        with job.evaluating():
+        with evaluating(job.model):
             schedule.looks.figure(job.evaluate())
     begin()
     return Engine(job, schedule, seeds, folder, torch_device, identity=identity, resume=resume, fork=fork)

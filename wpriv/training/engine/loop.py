@@ -25,7 +25,7 @@ from wpriv.training.clipping import spectral_norms
 from wpriv.training.engine import distributed, sharding
 from wpriv.training.engine.batch_gradient import BatchGradient
 from wpriv.training.engine.early_stop import Watch
-from wpriv.training.engine.job import ReleaseGate, require_adjacency
+from wpriv.training.engine.job import ReleaseGate, evaluating, require_adjacency
 from wpriv.training.engine.sampler import Indices
 from wpriv.training.engine.training_state import Row, TrainingState
 from wpriv.training.noise.release import Bounded, add_noise
@@ -206,7 +206,7 @@ class Engine(TrainingState):
     def _look(self, watch: Watch) -> None:
         """Look at the test records, and end the training where it has not got better for long enough."""
         looks = watch.looks
-        with self.job.evaluating():
+        with evaluating(self.job.model):
             name, figure = looks.figure(self.job.evaluate())
         if looks.step is not None:
             if self.looks_ledger is not None:
@@ -241,7 +241,6 @@ class Engine(TrainingState):
             self.checked.append(step)
 
     def _is_release(self) -> bool:
-        """Return whether the next step releases something."""
         return self.steps_done == 0 or not self.schedule.once
 
     def _spend(self, settings: str = "") -> None:
@@ -341,7 +340,7 @@ class Engine(TrainingState):
             "loss": loss / count if count else None,
             "clipped": clipped / count if count and not math.isnan(clipped) else None,
         }
-        with self.job.evaluating():
+        with evaluating(self.job.model):
             figures = self.job.evaluate()
             if self.job.adaptive is not None:
                 figures["clip_norm"] = self.job.adaptive.norm

@@ -132,13 +132,11 @@ def _is_close(weight: Tensor, change: Change) -> bool:
 
 
 def _without(vector: Tensor, direction: Tensor) -> Tensor:
-    """Return a vector without its part along a direction."""
     square = float(direction @ direction)
     return vector - direction * (float(vector @ direction) / square) if square else vector
 
 
 def _digests(model: nn.Module) -> dict[str, str]:
-    """Return a digest of each parameter, by name."""
     return {
         name: hashlib.sha256(_bits(parameter).cpu().numpy().tobytes()).hexdigest()
         for name, parameter in model.named_parameters()

@@ -27,9 +27,9 @@ from wpriv.config.train_schema import Train
 from wpriv.errors import Unsupported, UsageError
 from wpriv.files import checkpoint, durable_writes
 from wpriv.training.clipping import clip, ghost
-from wpriv.training.clipping.example_gradients import Automatic, Scaling, Share, bound, clip_factors, losses_of, total
+from wpriv.training.clipping.example_gradients import Automatic, Scaling, Share, bound, clip_factors, losses_of
+from wpriv.training.clipping.model_pass import draws
 from wpriv.training.clipping.record_trees import Records
-from wpriv.training.clipping.records_alone import draws
 from wpriv.training.engine import batch_gradient, distributed
 from wpriv.training.engine.batch_gradient import Batches, BatchGradient
 from wpriv.training.engine.job import Job
@@ -68,7 +68,7 @@ def divided(job: Job, recipe: Train) -> Job:
     if distributed.size() == 1:
         return job
     _refuse(job, recipe)
-    batches, form = job.batches, _form(job)
+    batches, (norm, sensitivity, adjacency, divisor) = job.batches, _form(job)
     assert batches is not None
     empty = batches.fetch(np.arange(0))
     method = job.method or clip.choose(batches.model, batches.loss, *empty, method="ghost")
@@ -76,32 +76,22 @@ def divided(job: Job, recipe: Train) -> Job:
     _divide(batches.model)
 
     def aggregate(indices: Indices) -> BatchGradient:
-        parts, diagnostics = _clipped_sum(batches, indices, form.norm)
-        return BatchGradient(Bounded(parts, form.sensitivity, form.adjacency), form.divisor, diagnostics)
+        parts, diagnostics = _clipped_sum(batches, indices, norm)
+        return BatchGradient(Bounded(parts, sensitivity, adjacency), divisor, diagnostics)
 
     return replace(job, aggregate=aggregate, method=method, divided=True, with_loss=None, save_artifacts=None)
 
 
-@dataclass(frozen=True)
-class Form:
-    """What is summed: gradients scaled by ``norm`` (infinite without privacy), and what divides the noisy sum."""
-
-    norm: Scaling
-    sensitivity: float
-    adjacency: str
-    divisor: float | None
-
-
-def _form(job: Job) -> Form:
-    """Return what a job sums."""
+def _form(job: Job) -> tuple[Scaling, float, str, float | None]:
+    """Return by what gradients are scaled (infinite without privacy), sensitivity, adjacency, and the sum's divisor."""
     function = job.aggregate.func if isinstance(job.aggregate, functools.partial) else None
     options = job.aggregate.keywords if isinstance(job.aggregate, functools.partial) else {}
     if function is batch_gradient.plain and not options:
-        return Form(math.inf, 0.0, "replace-one", None)
+        return math.inf, 0.0, "replace-one", None
     if function is batch_gradient.per_example and options.keys() == {"norm", "adjacency", "divisor", "method", "exact"}:
         factor = 1 if options["adjacency"] == "add-remove" else 2
         norm: Scaling = options["norm"]
-        return Form(norm, factor * bound(norm), options["adjacency"], options["divisor"])
+        return norm, factor * bound(norm), options["adjacency"], options["divisor"]
     raise Unsupported(
         "shard_weights sums gradients of records, each clipped by itself, and this training sums something else. Leave "
         "shard_weights out"
@@ -210,7 +200,7 @@ def _add_clipped(
     """Add one pass's clipped sum over all processes, a parameter at a time; return losses and norms here."""
     restore = draws(inputs.device)
     losses, shares, squares = _shares(batches, inputs, targets)
-    faulty = ~total(squares).isfinite()
+    faulty = ~squares.isfinite()
     # every pass gathers the weights from all processes, and so they repeat it together
     if distributed.anywhere(bool(faulty.any())):
         good = (~faulty).nonzero()
@@ -220,32 +210,28 @@ def _add_clipped(
         counted = counted and len(good) > 0
     with torch.no_grad():
         kept = None if counted and not bool(faulty.any()) else (~faulty).to(losses.dtype) * float(counted)
-        factors = clip_factors({"shares": torch.where(faulty, 1.0, total(squares))}, norm, kept)
-        names = {weight: name for name, weight in batches.model.named_parameters()}
-        trained = (weight for weight in names if weight.requires_grad)
-        for weight, part in zip(trained, parts, strict=True):
+        factors = clip_factors({"shares": torch.where(faulty, 1.0, squares)}, norm, kept)
+        for weight, part in zip(batches.trainable(), parts, strict=True):
             share = shares.pop(weight, None)
             whole = factors.new_zeros(weight.shape)
             if share is not None and counted:
                 whole = share.weighted(factors)
             part += rows_of(weight).of(distributed.all_reduce_sum([whole])[0])
-    return losses, torch.where(faulty, math.inf, total(squares).sqrt())
+    return losses, torch.where(faulty, math.inf, squares.sqrt())
 
 
-def _shares(batches: Batches, inputs: Records, targets: Records) -> tuple[Tensor, dict[Any, Share], dict[str, Tensor]]:
-    """Return the losses of some records, the shares of their gradients by parameter, and their squared norms."""
+def _shares(batches: Batches, inputs: Records, targets: Records) -> tuple[Tensor, dict[Any, Share], Tensor]:
+    """Return the losses of some records, the shares of their gradients by parameter, and their squared norms [B]."""
     with torch.enable_grad():
         outputs, calls = ghost.forward(batches.model, inputs)
         losses = losses_of(outputs, targets, batches.loss)
-        deltas = torch.autograd.grad(losses.sum(), [call.output for call in calls], allow_unused=True)
+        deltas = ghost.gradients_at(calls, losses)
     with torch.no_grad():
         shares = ghost.shares(calls, deltas)
-        names = {weight: name for name, weight in batches.model.named_parameters()}
-        return losses.detach(), shares, {names[weight]: share.squares for weight, share in shares.items()}
+        return losses.detach(), shares, torch.stack([share.squares for share in shares.values()]).sum(dim=0)
 
 
 def _refuse(job: Job, recipe: Train) -> None:
-    """Refuse what needs whole weights."""
     fault = validate_train.sharding_fault(recipe)
     if fault is not None:
         raise Unsupported(fault[1])

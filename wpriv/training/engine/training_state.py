@@ -200,19 +200,18 @@ class TrainingState:
             return {"average": {name: value.clone() for name, value in self.job.model.state_dict().items()}}
 
     def _releases(self, steps: int) -> int:
-        """Return the number of releases in the first ``steps`` steps."""
         return min(steps, 1) if self.schedule.once else steps
 
+    def _ledgers(self) -> list[Ledger]:
+        return [each for each in (self.ledger, self.looks_ledger) if each is not None]
+
     def _force(self) -> None:
-        for each in (self.ledger, self.looks_ledger):
-            if each is not None:
-                each.force()
+        for each in self._ledgers():
+            each.force()
 
     def _name_stream(self) -> None:
-        """Let further lines of the ledgers name the present noise."""
-        for each in (self.ledger, self.looks_ledger):
-            if each is not None:
-                each.stream = self.stream
+        for each in self._ledgers():
+            each.stream = self.stream
 
     def _position(self) -> dict[str, Any]:
         """Return the run, its position in the ledger, and whether the weights were trained without noise."""

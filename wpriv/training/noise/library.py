@@ -51,14 +51,9 @@ def library() -> ctypes.CDLL | None:
     return functions if _agrees(functions) else None
 
 
-def loaded() -> ctypes.CDLL | None:
-    """Return the compiled functions if this process has them already; nothing is compiled."""
-    return library() if library.cache_info().currsize else None
-
-
 def used() -> str:
-    """Return ``compiled`` if this process has the compiled functions, else ``torch``."""
-    return "torch" if loaded() is None else "compiled"
+    """Return ``compiled`` if this process has the compiled functions already, else ``torch``; nothing is compiled."""
+    return "compiled" if library.cache_info().currsize and library() is not None else "torch"
 
 
 def kernel_gradients(
@@ -174,7 +169,6 @@ def _agree_on_pairs(functions: ctypes.CDLL) -> bool:
 
 
 def _agree_on_gradients(functions: ctypes.CDLL) -> bool:
-    """Return whether the gradients of two convolutions are those of torch's unfolded windows."""
     generator, agree = torch.Generator().manual_seed(0), True
     cases = (
         ((3, 5, 12, 11), (3, 9, 13, 3), (2, 3), (1, 3), (1, 2)),

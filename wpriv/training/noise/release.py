@@ -106,7 +106,7 @@ def add_noise(
     With ``private`` this is the Gaussian mechanism of noise multiplier sigma. Sum and noise are added in float64 and
     rounded to a grid of 2^-21 to 2^-20 standard deviations, so that the low digits of a release do not reveal which
     sum it was made of. By default the floating-point error of the sum and of the noise is not covered by the
-    accounting. With ``exact`` it is: see ``_exact_noise``.
+    accounting. With ``exact`` it is: see ``exact_form``.
 
     Args:
         total: the sum; its parts share one precision and one device.
@@ -148,23 +148,21 @@ def add_noise(
         return [part.to(dtype, copy=True) for part in total.parts]
     # one draw for all parts: a launch for each would take longer than making the numbers
     sizes = [part.numel() for part in total.parts]
+    grid = grid_of(deviation)
     if coordinates is not None:
         if exact:
             raise Unsupported("noise: exact draws the noise of a whole vector; found a part of one. Use noise: rounded")
-        grid = grid_of(deviation)
         numbers = source.normal_at(*coordinates, deviation / grid)
+    elif not exact:
+        sums = source.noisy_sum(total.parts, deviation / grid, grid) if dtype == torch.float32 else None
+        if sums is not None:
+            return sums
+        numbers = source.normal(sum(sizes), deviation / grid, torch.float64)
+    elif isinstance(source, CorrelatedNoise):
+        raise Unsupported("noise: exact is proven for independent noise of each step. Use rounded")
     else:
-        grid = grid_of(deviation)
-        if not exact and dtype == torch.float32:
-            sums = source.noisy_sum(total.parts, deviation / grid, grid)
-            if sums is not None:
-                return sums
-        if not exact:
-            grid, numbers = _real_noise(total, sigma, source, sum(sizes))
-        elif isinstance(source, CorrelatedNoise):
-            raise Unsupported("noise: exact is proven for independent noise of each step. Use rounded")
-        else:
-            grid, numbers = _exact_noise(total, sigma, source, sum(sizes))
+        grid, deviation = exact_form(total, sigma, sum(sizes))
+        numbers = source.rounded_normal(sum(sizes), deviation / grid)
     shares = torch.split(numbers, sizes)
     return [_rounded_sum(share, part, grid, exact, dtype) for share, part in zip(shares, total.parts, strict=True)]
 
@@ -181,35 +179,21 @@ def exact_form(total: Bounded, sigma: float, count: int) -> tuple[float, float]:
     of at most s are at most s + grid sqrt(count) apart once every coordinate is rounded, and at most s where they lie
     on the grid already. The grid is that of ``grid_of``, or finer where rounding would add more than a share
     ``MAX_ROUNDING_SHARE`` to the sensitivity. The deviation is rounded upwards.
+
+    Let x be the sum, rounded to multiples of the grid g, and Z the vector of normal numbers of standard deviation s.
+    Then round(x + Z) = x + round(Z), coordinate by coordinate, as x is a multiple of g: the release is distributed as
+    a rounded release of the Gaussian mechanism on x, and rounding is post-processing. Its noise multiplier is s over
+    the sensitivity of x: at least sigma. ``Noise.rounded_normal`` draws round(Z / g) without error, s / g being exact;
+    x / g and the sum of both are integers, exact below 2^53.
+
+    Source: Mironov (2012) on the low digits of floating-point noise; Casacuberta et al. (2022) on sensitivities that
+        rounding exceeds.
     """
     grid = grid_of(sigma * total.sensitivity)
     while grid > total.grid and grid * math.sqrt(count) > MAX_ROUNDING_SHARE * total.sensitivity:
         grid /= 2
     added = grid * math.sqrt(count) if grid > total.grid else 0.0
     return grid, sigma * (total.sensitivity + added) * (1 + 2.0**-50)
-
-
-def _real_noise(total: Bounded, sigma: float, noise: Noise | CorrelatedNoise, count: int) -> tuple[float, Tensor]:
-    """Return the grid, and normal noise in multiples of it, in float64 and not rounded yet."""
-    deviation = sigma * total.sensitivity
-    grid = grid_of(deviation)
-    return grid, noise.normal(count, deviation / grid, torch.float64)
-
-
-def _exact_noise(total: Bounded, sigma: float, noise: Noise, count: int) -> tuple[float, Tensor]:
-    """Return the grid, and noise in multiples of it: the Gaussian mechanism on the rounded sum, rounded to the grid.
-
-    Let x be the sum, rounded to multiples of the grid g, and Z the vector of normal numbers of standard deviation s.
-    Then round(x + Z) = x + round(Z), coordinate by coordinate, as x is a multiple of g: the release is distributed as
-    a rounded release of the Gaussian mechanism on x, and rounding is post-processing. Its noise multiplier is s over
-    the sensitivity of x, which ``exact_form`` covers: at least sigma. ``Noise.rounded_normal`` draws round(Z / g)
-    without error, s / g being exact; x / g and the sum of both are integers, exact below 2^53.
-
-    Source: Mironov (2012) on the low digits of floating-point noise; Casacuberta et al. (2022) on sensitivities that
-        rounding exceeds.
-    """
-    grid, deviation = exact_form(total, sigma, count)
-    return grid, noise.rounded_normal(count, deviation / grid)
 
 
 def _rounded_sum(numbers: Tensor, part: Tensor, grid: float, exact: bool, dtype: torch.dtype) -> Tensor:
