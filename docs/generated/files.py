@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from wpriv.config.train_schema import Optimizer, Privacy, Train
 from wpriv.training.reports import publication
 
 
 def training() -> str:
     """Return a table of the files of a private training whose seed is not fixed."""
-    return _table(publication.of_training("classify", private=True, reports=False, seed=None))
+    private, optimizer = Privacy(sigma=1.0, delta=1e-5), Optimizer(name="sgd", lr=0.1)
+    job = {"task": "classify", "data": {"name": "digits"}, "model": {"name": "mlp"}, "batch": 60, "epochs": 1}
+    train = Train(kind="train", source="an example", **job, privacy=private, optimizer=optimizer)
+    return _table(publication.of_training(train, None))
 
 
 def reports() -> str:
