@@ -196,19 +196,20 @@ def _chosen(gram: _Gram, delta: float, sign: int) -> tuple[_Sum, ...]:
     estimate = pilot(gram.values, delta)
     sums = [_one_factor(gram, estimate.weights, delta, sign)]
     covariances = _covariances(gram.values, estimate.weights, sign)
-    nearest = False
+    done: set[type] = set()
     for covariance in sorted(covariances, key=lambda each: _gap(each.matrix, gram.values, estimate.weights)):
-        if nearest and not isinstance(covariance, Ring):
+        if type(covariance) in done or (done and not isinstance(covariance, Ring | Factored)):
             continue
         if isinstance(covariance, Factored):
-            law = (law_above if sign > 0 else law_below)(covariance, delta, estimate.eps, FACTOR_WORK)
+            work = FACTOR_WORK / (4 if done else 1)
+            law = (law_above if sign > 0 else law_below)(covariance, delta, estimate.eps, work)
         else:
             law = chain_law(covariance, bins, sign, delta)
         # bounds of masses far below the mean may exceed every number
         if law is not None and math.isfinite(float(law.mass @ law.values)):
             cells = Cells(0.0, 0, law.mass, law.mass * law.values * bins, law.at_zero, law.lost * bins)
             sums.append(_Sum(bins, covariance.common, cells))
-            nearest = True
+            done.add(type(covariance))
     return tuple(each for each in sums if each is not None)
 
 
