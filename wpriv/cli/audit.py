@@ -116,10 +116,6 @@ def _of_scores(
         delta=numbers["delta"],
         confidence=CONFIDENCE if numbers["confidence"] is None else numbers["confidence"],
     )
-    if as_json:
-        output.emit_json(answer.as_dict())
-    else:
-        output.emit_bold(answer.sentence())
-        output.emit_facts(answer.facts())
+    output.emit_answer(as_json, answer.as_dict(), answer.sentence(), answer.facts())
     output.warn(answer.warnings)
     answer.require()

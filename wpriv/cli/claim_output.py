@@ -61,14 +61,11 @@ def decide(
     accountant = (job.accountant or [""])[0]
     question = Question(claim, described.process, described.notes, accountant, tol, seed=_seed(seed))
     decision = decisions.decide(question)
-    if as_json:
-        more = {"readings": [row.as_dict() for row in rows]} if why else {}
-        output.emit_result(DECISION_SCHEMA, **decision.as_dict(), **more)
-    else:
-        # the verdict, what it is about, and the test that breaks a refuted claim
-        output.emit_bold(as_flags(decision.sentence()))
-        output.emit_facts([(name, as_flags(text)) for name, text in decision.facts()])
-        _print_readings(rows)
+    data = decision.as_dict() | ({"readings": [row.as_dict() for row in rows]} if why else {})
+    # the verdict, what it is about, and the test that breaks a refuted claim
+    facts = [(name, as_flags(text)) for name, text in decision.facts()]
+    output.emit_answer(as_json, data, as_flags(decision.sentence()), facts, DECISION_SCHEMA)
+    _print_readings(() if as_json else rows)
     output.warn(decision.caveats)
     _set_exit_code(claim, decision.verdict, decision.reason)
 
@@ -177,11 +174,7 @@ def compare_order(
         within=order.WITHIN if share is None else share,
         **job.question(),
     )
-    if mode == "json":
-        output.emit_result(ORDER_SCHEMA, **result.as_dict())
-    else:
-        output.emit_bold(result.sentence())
-        output.emit_facts(result.facts())
+    output.emit_answer(mode == "json", result.as_dict(), result.sentence(), result.facts(), ORDER_SCHEMA)
     output.warn(result.warnings)
     if result.verdict == order.UNDECIDED:
         low, high = result.worst.open_eps or (0.0, result.top)

@@ -86,12 +86,9 @@ def init(
     )  # fmt: skip
     with _service().create(url, **about) as ledger:
         status = ledger.status()
-        if as_json:
-            output.emit_result(SCHEMA, state="made", **status.as_dict())
-            return
-        output.emit_bold(f"a ledger at {ledger.store.url}, rule {status.rule}")
-        facts = [("promise", promise) for promise in status.promises]
-        output.emit_facts(facts + _limits(status) + _facts(status.accounts))
+        facts = [*(("promise", promise) for promise in status.promises), *_limits(status), *_facts(status.accounts)]
+        line = f"a ledger at {ledger.store.url}, rule {status.rule}"
+        output.emit_answer(as_json, {"state": "made", **status.as_dict()}, line, facts, SCHEMA)
 
 
 @app.command(cls=Command)
@@ -203,11 +200,9 @@ def limit_(
         now = Limit(**flags.numbers(eps=eps, delta=delta, rho=rho, mu=mu))
         before = ledger.limit(now, **about)
         status = ledger.status(fixed=False)
-    if as_json:
-        output.emit_result(SCHEMA, state="changed", before=before.as_dict(), **status.as_dict())
-        return
-    output.emit_bold(f"limit of {scope or 'all'}: {now}, before {before}")
-    output.emit_facts([("promise", promise) for promise in status.promises] + _facts(status.accounts))
+    facts = [*(("promise", promise) for promise in status.promises), *_facts(status.accounts)]
+    data = {"state": "changed", "before": before.as_dict(), **status.as_dict()}
+    output.emit_answer(as_json, data, f"limit of {scope or 'all'}: {now}, before {before}", facts, SCHEMA)
 
 
 @app.command(cls=Command)
@@ -222,11 +217,9 @@ def check(
     """
     with _service()(url) as ledger:
         remarks, last = ledger.check(head), ledger.head()
-    if as_json:
-        output.emit_result(SCHEMA, state="sound", remarks=remarks, head=vars(last))
-        return
-    output.emit_bold(f"sound: {last.seq} entries, and all that is booked follows from them")
-    output.emit_facts([("note", remark) for remark in remarks])
+    data = {"state": "sound", "remarks": remarks, "head": vars(last)}
+    line = f"sound: {last.seq} entries, and all that is booked follows from them"
+    output.emit_answer(as_json, data, line, [("note", remark) for remark in remarks], SCHEMA)
 
 
 @app.command(cls=Command)

@@ -405,6 +405,19 @@ def emit_result(schema: str, **data: object) -> None:
     emit_json({"schema": schema, **data, "version": __version__})
 
 
+def emit_answer(
+    as_json: bool, data: Mapping[str, object], line: str, facts: Sequence[tuple[str, str]], schema: str = ""
+) -> None:
+    """Print an answer as one JSON object, perhaps as ``emit_result``, or else as a sentence with facts below it."""
+    if not as_json:
+        emit_bold(line)
+        emit_facts(facts)
+    elif schema:
+        emit_result(schema, **data)
+    else:
+        emit_json(data)
+
+
 def emit_rows(rows: Sequence[Mapping[str, object]], schema: str, **more: object) -> None:
     """Print rows as one JSON object."""
     emit_result(schema, rows=list(rows), **more)

@@ -98,12 +98,10 @@ def _of_flags(given: dict[str, Any], param: list[str] | None) -> dict[str, Any]:
 
 def _print(result: Privatized, dry_run: bool, as_json: bool) -> None:
     statement = result.statement
-    if as_json:
-        output.emit_json({**statement, "written": [str(file) for file in result.files]})
-    else:
-        records, _, guarantee = result.sentence().partition(": ")
-        output.emit_bold(f"{records} {'would be privatised' if dry_run else 'privatised'}: {guarantee}")
-        output.emit_facts(result.facts())
+    data = {**statement, "written": [str(file) for file in result.files]}
+    records, _, guarantee = result.sentence().partition(": ")
+    line = f"{records} {'would be privatised' if dry_run else 'privatised'}: {guarantee}"
+    output.emit_answer(as_json, data, line, result.facts())
     output.say("note", *statement["data"]["read_as"])
     output.warn(statement["warnings"])
     if statement["guarantees"][0]["claim"] == "as-published":
