@@ -15,10 +15,13 @@ from hypothesis import strategies as st
 import wpriv
 from tests.accounting.test_budget_verb import gauss_delta
 from tests.oracles import contour_log_delta, laplace, poisson_gauss
-from wpriv.accounting import build_process, evaluate
+from wpriv.accounting import build_process, evaluate, target
+from wpriv.accounting.mechanisms.gauss import Gauss
 from wpriv.accounting.search import Evaluation, Outcome, Search, Unknown, Unreachable
 from wpriv.accounting.target import Target, solve_for
 from wpriv.core.guarantee import Curve
+from wpriv.core.kinds import Sampling
+from wpriv.core.process import Process, Step
 from wpriv.errors import Unsupported
 from wpriv.numerics.bracket import Bracket
 
@@ -224,3 +227,15 @@ def test_a_bound_of_a_probability_that_has_reached_one_does_not_end_a_search():
     found = wpriv.calibrate("laplace", n=1000, advantage=0.5, accountant="basic")
     least = -1 / (2 * math.log1p(-0.5 / 1000))
     assert least <= found.value <= least * (1 + 2e-6)
+
+
+@pytest.mark.parametrize(("n", "rate", "eps"), [(10, 0.01, 1.0), (1000, 0.01, 4.0), (300, 0.01, 0.1), (10, 1e-4, 8.0)])
+def test_the_first_guess_of_noise_is_that_of_the_central_limit(n, rate, eps):
+    # oracle: n rate^2 (exp(1 / sigma^2) - 1) = mu^2, solved for sigma by hand; where it is large it falls exponentially
+    wanted = Target(eps, 1e-5)
+
+    def process(sigma: float) -> Process:
+        return Process((Step(Gauss(sigma), n, Sampling("poisson", rate)),))
+
+    guess = target._guess(Unknown("sigma", +1, 1e-6, 1e12), process, wanted)
+    assert guess == pytest.approx(math.log1p(wanted.mu_squared() / (n * rate**2)) ** -0.5, rel=1e-2)
