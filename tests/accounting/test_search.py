@@ -239,3 +239,18 @@ def test_the_first_guess_of_noise_is_that_of_the_central_limit(n, rate, eps):
 
     guess = target._guess(Unknown("sigma", +1, 1e-6, 1e12), process, wanted)
     assert guess == pytest.approx(math.log1p(wanted.mu_squared() / (n * rate**2)) ** -0.5, rel=1e-2)
+
+
+def test_a_value_that_meets_the_target_between_refused_ones_is_kept():
+    def reply(x: float) -> Evaluation:
+        floor = math.log(0.5 / x)
+        if x >= 1:
+            return Evaluation(-0.5 * math.log(x) - 1e-9, floor)
+        if x < 0.5:
+            return Evaluation(floor + 0.01, floor)
+        return Evaluation(-0.05, -0.06) if 0.505 <= x <= 0.72 else Evaluation(math.inf, refusal=REASON)
+
+    search = Search(X, reply)
+    root = search.solve(1.3, -1.0, 1e-4)
+    assert root.value == min(x for x, each in search.seen.items() if each.outcome is Outcome.MEETS)
+    assert 0.505 <= root.value <= 0.51

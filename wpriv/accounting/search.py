@@ -352,8 +352,10 @@ class Search:
             else:
                 low = x
         rtol = max(rtol, PART_BEYOND * self._distance(refused, low))
-        high, low = self._narrowed(high, low, rtol, self._floor, last)
-        return (high, low) if self.at(high).outcome is Outcome.MEETS else None
+        self._narrowed(high, low, rtol, self._floor, last)
+        # what was found to meet the target may lie between refused values
+        good = min((x for x, reply in self.seen.items() if reply.outcome is Outcome.MEETS), key=unknown.u)
+        return (good, self._below(good)) if unknown.u(good) < unknown.u(refused) else None
 
     def _floor(self, x: float) -> float:
         """ln(lower end / target); +inf where a narrow bracket holds the target, beyond which nothing meets it."""
